@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * An event loop over epoll, and a thread that runs one. The main thread has a loop for signals and
+ * the console; each queue pair's worker has one for its kicks and its tap queue.
+ */
+#ifndef WHELP_LOOP_H
+#define WHELP_LOOP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loop_source;
+
+/* Called by the thread in loop_run() with the EPOLL* bits that are ready. */
+typedef void loop_ready_fn(struct loop_source *source, uint32_t events);
+
+/* Embedded in its user's object; owned by it, like the fd. Must stay put while it is in a loop. */
+struct loop_source {
+	int fd;
+	loop_ready_fn *ready;
+};
+
+struct loop {
+	int epoll_fd;
+	int stop_fd; /* eventfd */
+	atomic_bool stopping;
+};
+
+/* 0 or -errno. loop_fini() is fine on what a failed loop_init() left. */
+int loop_init(struct loop *loop);
+void loop_fini(struct loop *loop);
+
+/* Watch `source` for `events` (EPOLLIN, ...), change what it is watched for, or let it go. 0 or -errno. */
+int loop_add(struct loop *loop, struct loop_source *source, uint32_t events);
+int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
+void loop_remove(struct loop *loop, struct loop_source *source);
+
+/*
+ * Calls ready sources until loop_stop(). A source may be removed by its own callback, not by another
+ * source's in the same loop.
+ */
+void loop_run(struct loop *loop);
+
+/* Makes loop_run() return, now or at its next start; from any thread or a signal handler. */
+void loop_stop(struct loop *loop);
+
+/* True once loop_stop() was called: a callback with much to do looks here between batches. */
+static inline bool loop_stopping(const struct loop *loop)
+{
+	return atomic_load_explicit(&loop->stopping, memory_order_relaxed);
+}
+
+struct worker {
+	struct loop loop;
+	void (*begin)(struct worker *worker); /* first thing in its thread; NULL: nothing */
+	pthread_t thread;
+	bool running;
+	char name[16]; /* as ps -L shows it */
+};
+
+/* Makes the loop, for sources to be added; 0 or -errno. `name` is cut to 15 bytes. */
+int worker_init(struct worker *worker, const char *name, void (*begin)(struct worker *worker));
+
+/* Starts the thread with every signal blocked; 0 or -errno. */
+int worker_start(struct worker *worker);
+
+/* Stops and joins the thread if it runs: when this returns no callback of its loop is under way. */
+void worker_stop(struct worker *worker);
+
+/* Also stops it. Fine on a zeroed worker, whose loop_init() never ran, with `loop` fds of -1. */
+void worker_fini(struct worker *worker);
+
+#endif
