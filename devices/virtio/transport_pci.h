@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * virtio over PCI, modern only (virtio 1.3, section 4.1): the register blocks, MSI-X or INTx, kicks by
+ * eventfd.
+ */
+#ifndef WHELP_VIRTIO_TRANSPORT_PCI_H
+#define WHELP_VIRTIO_TRANSPORT_PCI_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "devices/msix.h"
+#include "devices/pci.h"
+#include "devices/virtio/device.h"
+#include "vmm/platform.h"
+
+/* One MSI-X vector's way to the guest. */
+struct virtio_pci_message {
+	unsigned source;
+	int fd;
+};
+
+struct virtio_pci {
+	struct pci_function function;
+	struct msix msix;
+	struct virtio_device *device;
+	const struct platform *platform;
+	struct virtio_pci_message *messages; /* one a vector */
+	unsigned message_count;
+	unsigned window; /* offset of the configuration access capability */
+	pthread_mutex_t lock; /* the registers, and all calls into the device */
+	uint32_t device_feature_select;
+	uint32_t driver_feature_select;
+	uint16_t queue_select;
+	atomic_ushort config_vector;
+	atomic_ushort *queue_vectors;
+	pthread_mutex_t isr_lock; /* the ISR status and the pin that follows it */
+	uint8_t isr;
+};
+
+/*
+ * Puts a transport in front of `device`, which stays the caller's and must outlive it; then plug
+ * `function`. `class_code` is PCI's. Logs; 0 or -errno. virtio_pci_fini() is fine on a zeroed struct;
+ * it resets the device first.
+ */
+int virtio_pci_init(struct virtio_pci *transport, struct virtio_device *device,
+		    const struct platform *platform, uint32_t class_code);
+void virtio_pci_fini(struct virtio_pci *transport);
+
+#endif

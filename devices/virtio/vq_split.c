@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The split ring (virtio 1.3, section 2.7): a descriptor table, the available ring that the driver
+ * writes, the used ring that the device writes. Indices run freely through 2^16 and are taken modulo
+ * the size, a power of two.
+ *
+ * Ordering, with the partner on the driver's side:
+ * - avail->idx is loaded with acquire; the driver stores it after the entries (2.7.13.3).
+ * - used->idx is stored with release; the driver loads it before the entries (2.7.14).
+ * - between storing used->idx and reading used_event or avail->flags stands a full fence; the driver
+ *   has one between writing used_event and reading used->idx. One of the two sees the other.
+ * - between storing avail_event or used->flags and reading avail->idx stands a full fence; the driver
+ *   has one between storing avail->idx and reading avail_event.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "devices/virtio/virtqueue.h"
+#include "vmm/le.h"
+#include "vmm/util.h"
+
+struct vring_desc_le {
+	le64 addr;
+	le32 len;
+	le16 flags;
+	le16 next;
+};
+
+/* `ring` is followed by used_event. */
+struct vring_avail_le {
+	le16 flags;
+	le16 idx;
+	le16 ring[];
+};
+
+struct vring_used_elem_le {
+	le32 id;
+	le32 len;
+};
+
+/* `ring` is followed by avail_event. */
+struct vring_used_le {
+	le16 flags;
+	le16 idx;
+	struct vring_used_elem_le ring[];
+};
+
+_Static_assert(sizeof(struct vring_desc_le) == 16, "2.7.5");
+_Static_assert(sizeof(struct vring_used_elem_le) == 8, "2.7.8");
+
+/* A descriptor as it was at the one moment it was read. */
+struct descriptor {
+	uint64_t addr;
+	uint32_t len;
+	uint16_t flags;
+	uint16_t next;
+};
+
+static struct descriptor read_descriptor(const struct vring_desc_le *from)
+{
+	return (struct descriptor){
+		.addr = le64_load_relaxed(&from->addr),
+		.len = le32_load_relaxed(&from->len),
+		.flags = le16_load_relaxed(&from->flags),
+		.next = le16_load_relaxed(&from->next),
+	};
+}
+
+static le16 *used_event(const struct virtqueue *vq)
+{
+	return &vq->split.avail->ring[vq->size];
+}
+
+static le16 *avail_event(const struct virtqueue *vq)
+{
+	return (le16 *)&vq->split.used->ring[vq->size];
+}
+
+static int split_activate(struct virtqueue *vq)
+{
+	struct vq_split *s = &vq->split;
+	uint64_t size = vq->size;
+	/* The event fields are there with or without EVENT_IDX (2.7.6, 2.7.8). */
+	uint64_t avail_bytes = sizeof(*s->avail) + size * sizeof(le16) + sizeof(le16);
+	uint64_t used_bytes =
+		sizeof(*s->used) + size * sizeof(struct vring_used_elem_le) + sizeof(le16);
+
+	if (!is_power_of_two(size)) {
+		vq_fail(vq, "its size is not a power of two");
+		return -EINVAL;
+	}
+	if (vq->desc_gpa % 16 || vq->driver_gpa % 2 || vq->device_gpa % 4) {
+		vq_fail(vq, "a part of the ring is misaligned");
+		return -EINVAL;
+	}
+	*s = (struct vq_split){
+		.desc = mem_ptr(vq->mem, vq->desc_gpa, size * sizeof(*s->desc)),
+		.avail = mem_ptr(vq->mem, vq->driver_gpa, avail_bytes),
+		.used = mem_ptr(vq->mem, vq->device_gpa, used_bytes),
+	};
+	if (!s->desc || !s->avail || !s->used) {
+		vq_fail(vq, "a part of the ring is outside of guest memory");
+		return -EFAULT;
+	}
+	return 0;
+}
+
+static int add_buffer(struct virtqueue *vq, struct vq_chain *chain, const struct descriptor *d)
+{
+	unsigned used = chain->readable + chain->writable;
+	bool writable = d->flags & VRING_DESC_F_WRITE;
+	int pieces;
+
+	if (!writable && chain->writable)
+		return vq_fail(vq, "a readable descriptor follows a writable one");
+	pieces = mem_iov(vq->mem, d->addr, d->len, &chain->iov[used], chain->room - used);
+	if (pieces == -E2BIG)
+		return vq_fail(vq, "a chain has more pieces than the device takes");
+	if (pieces < 0)
+		return vq_fail(vq, "a buffer is empty or outside of guest memory");
+	if (writable) {
+		chain->writable += (unsigned)pieces;
+		chain->writable_bytes += d->len;
+	} else {
+		chain->readable += (unsigned)pieces;
+		chain->readable_bytes += d->len;
+	}
+	return 0;
+}
+
+/*
+ * Follows a chain through `table` of `count` descriptors from `at` on. `budget` counts descriptors down
+ * over the whole chain, which bounds loops: no chain may be longer than the queue (2.7.5.3.1).
+ * An indirect descriptor ends the walk, with its copy in `*indirect` (len 0 when there was none).
+ */
+static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring_desc_le *table,
+		unsigned count, uint16_t at, unsigned *budget, struct descriptor *indirect)
+{
+	struct descriptor d;
+
+	do {
+		int err;
+
+		if (at >= count)
+			return vq_fail(vq, "a descriptor's index is outside of its table");
+		if (!*budget)
+			return vq_fail(vq, "a chain is longer than the queue, or a loop");
+		--*budget;
+		d = read_descriptor(&table[at]);
+		if (d.flags & VRING_DESC_F_INDIRECT) {
+			/* It must be the last, and none may be in an indirect table (2.7.5.3.1). */
+			if (!indirect || d.flags & VRING_DESC_F_NEXT)
+				return vq_fail(vq, "an indirect descriptor is nested or not the last");
+			*indirect = d;
+			return 0;
+		}
+		err = add_buffer(vq, chain, &d);
+		if (err)
+			return err;
+		at = d.next;
+	} while (d.flags & VRING_DESC_F_NEXT);
+	return 0;
+}
+
+static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain, const struct descriptor *d)
+{
+	const struct vring_desc_le *table;
+	unsigned count = d->len / sizeof(*table), budget = vq->size;
+
+	if (!vq->indirect)
+		return vq_fail(vq, "an indirect descriptor, which was not negotiated");
+	if (!d->len || d->len % sizeof(*table) || count > vq->size)
+		return vq_fail(vq, "an indirect table's length is 0, odd, or more than the queue's");
+	table = mem_ptr(vq->mem, d->addr, d->len);
+	if (!table)
+		return vq_fail(vq, "an indirect table is outside of guest memory");
+	return walk(vq, chain, table, count, 0, &budget, NULL);
+}
+
+static int split_pop(struct virtqueue *vq, struct vq_chain *chain)
+{
+	struct vq_split *s = &vq->split;
+	/* Partner: the driver's release of avail->idx after writing the entry. */
+	uint16_t waiting = (uint16_t)(le16_load_acquire(&s->avail->idx) - s->next_avail);
+	struct descriptor indirect = { .len = 0 };
+	unsigned budget = vq->size;
+	bool has_indirect;
+	int err;
+
+	if (!waiting)
+		return 0;
+	if (waiting > vq->size)
+		return vq_fail(vq, "the available index jumped by more than the queue's size");
+	chain->id = le16_load_relaxed(&s->avail->ring[s->next_avail & (vq->size - 1)]);
+	chain->readable = chain->writable = 0;
+	chain->readable_bytes = chain->writable_bytes = 0;
+	indirect.flags = 0;
+	err = walk(vq, chain, s->desc, vq->size, chain->id, &budget, &indirect);
+	if (err)
+		return err;
+	has_indirect = indirect.flags & VRING_DESC_F_INDIRECT;
+	if (has_indirect) {
+		err = walk_indirect(vq, chain, &indirect);
+		if (err)
+			return err;
+	}
+	s->next_avail++;
+	return 1;
+}
+
+static void split_unpop(struct virtqueue *vq, unsigned count)
+{
+	vq->split.next_avail = (uint16_t)(vq->split.next_avail - count);
+}
+
+static void split_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written)
+{
+	struct vq_split *s = &vq->split;
+	struct vring_used_elem_le *elem = &s->used->ring[s->next_used & (vq->size - 1)];
+
+	le32_store_relaxed(&elem->id, chain->id);
+	le32_store_relaxed(&elem->len, written);
+	s->next_used++;
+}
+
+static void split_publish(struct virtqueue *vq)
+{
+	struct vq_split *s = &vq->split;
+
+	if (s->published == s->next_used)
+		return;
+	/* Partner: the driver's acquire of used->idx before it reads the entries. */
+	le16_store_release(&s->used->idx, s->next_used);
+	s->published = s->next_used;
+}
+
+static bool split_kicks_enable(struct virtqueue *vq)
+{
+	struct vq_split *s = &vq->split;
+
+	if (vq->event_idx)
+		le16_store_relaxed(avail_event(vq), s->next_avail);
+	else
+		le16_store_relaxed(&s->used->flags, 0);
+	/* Partner: the driver's fence between avail->idx and reading avail_event or used->flags. */
+	atomic_thread_fence(memory_order_seq_cst);
+	return le16_load_relaxed(&s->avail->idx) != s->next_avail;
+}
+
+static void split_kicks_disable(struct virtqueue *vq)
+{
+	/*
+	 * With event indices, leaving avail_event behind is enough: the driver kicks only when
+	 * avail->idx passes it.
+	 */
+	if (!vq->event_idx)
+		le16_store_relaxed(&vq->split.used->flags, VRING_USED_F_NO_NOTIFY);
+}
+
+static bool split_needs_interrupt(struct virtqueue *vq)
+{
+	struct vq_split *s = &vq->split;
+	uint16_t from = s->last_interrupt, to = s->published;
+
+	if (from == to)
+		return false;
+	s->last_interrupt = to;
+	/* Partner: the driver's fence between writing used_event or avail->flags and reading used->idx. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!vq->event_idx)
+		return !(le16_load_relaxed(&s->avail->flags) & VRING_AVAIL_F_NO_INTERRUPT);
+	/* Asked for when used_event lies in [from, to): 2.7.7.2. */
+	return (uint16_t)(to - le16_load_relaxed(used_event(vq)) - 1) < (uint16_t)(to - from);
+}
+
+const struct vq_ring_ops vq_split_ops = {
+	.activate = split_activate,
+	.pop = split_pop,
+	.unpop = split_unpop,
+	.push = split_push,
+	.publish = split_publish,
+	.kicks_enable = split_kicks_enable,
+	.kicks_disable = split_kicks_disable,
+	.needs_interrupt = split_needs_interrupt,
+};
