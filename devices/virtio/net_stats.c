@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Each counter is read by itself while workers go on, so those of one direction may be a packet apart.
+ */
+#include "devices/virtio/net_stats.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vmm/log.h"
+#include "vmm/util.h"
+
+static const struct {
+	const char *name;
+	size_t offset;
+} members[] = {
+	{ "packets", offsetof(struct net_counters, packets) },
+	{ "bytes", offsetof(struct net_counters, bytes) },
+	{ "batches", offsetof(struct net_counters, batches) },
+	{ "kicks", offsetof(struct net_counters, kicks) },
+	{ "interrupts", offsetof(struct net_counters, interrupts) },
+	{ "dropped", offsetof(struct net_counters, dropped) },
+	{ "waits", offsetof(struct net_counters, waits) },
+};
+
+_Static_assert(ARRAY_SIZE(members) * sizeof(uint64_t) == sizeof(struct net_counters),
+	       "every counter has a name");
+
+static json_t *queue_json(const struct net_queue *q)
+{
+	json_t *object = json_object();
+
+	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
+		const uint64_t *counter =
+			(const uint64_t *)((const char *)&q->counters + members[i].offset);
+
+		json_object_set_new(object, members[i].name,
+				    json_integer((json_int_t)net_counter(counter)));
+	}
+	return object;
+}
+
+static json_t *machine_json(const char *machine, struct virtio_net *const *nets, unsigned count)
+{
+	json_t *nics = json_array();
+
+	for (unsigned i = 0; i < count; i++)
+		json_array_append_new(nics,
+				      json_pack("{s:s, s:s, s:o, s:o}", "name", nets[i]->device.name,
+						"backend", nets[i]->backend->name, "rx",
+						queue_json(&nets[i]->pair.rx), "tx",
+						queue_json(&nets[i]->pair.tx)));
+	return json_pack("{s:s, s:o}", "machine", machine, "nics", nics);
+}
+
+int net_stats_write(const char *path, const char *machine, struct virtio_net *const *nets,
+		    unsigned count)
+{
+	json_t *root = machine_json(machine, nets, count);
+	char temporary[4096];
+	int err = 0;
+
+	/* A reader never sees half a file: it is written beside its name, then moved there. */
+	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.new", path) >= sizeof(temporary))
+		err = -ENAMETOOLONG;
+	else if (!root || json_dump_file(root, temporary, JSON_INDENT(2)) ||
+		 rename(temporary, path))
+		err = errno ? -errno : -ENOMEM;
+	json_decref(root);
+	if (!err)
+		return 0;
+	if (err != -ENAMETOOLONG)
+		unlink(temporary);
+	log_warn("--stats %s: cannot be written: %s", path, strerror(-err));
+	return err;
+}
