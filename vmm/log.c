@@ -16,6 +16,7 @@
 
 #define LINE_MAX_BYTES 1024
 
+PRINTF_LIKE(2, 0)
 static void put_line(const char *severity, const char *fmt, va_list args, unsigned suppressed)
 {
 	char line[LINE_MAX_BYTES];

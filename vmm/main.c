@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * From argv to a command and its exit status. What a command prints on standard output counts only
+ * when it got there: a full disk or a closed pipe is an error like any other.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vmm/doctor.h"
+#include "vmm/log.h"
+#include "vmm/machine.h"
+#include "vmm/options.h"
+#include "vmm/version.h"
+
+/* A closed standard descriptor would be given to the next file opened, which then gets our output.
+ */
+static void keep_standard_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+static int finish_stdout(int status)
+{
+	int error = ferror(stdout) ? EIO : 0;
+
+	if (fflush(stdout))
+		error = errno;
+	if (!error)
+		return status;
+	log_error("standard output: cannot write: %s", strerror(error));
+	return EXIT_SETUP;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+
+	keep_standard_fds();
+	/* A reader that went away is reported where the write fails. */
+	signal(SIGPIPE, SIG_IGN);
+	if (options_parse(&options, argc, argv))
+		return EXIT_USAGE;
+	switch (options.command) {
+	case COMMAND_RUN:
+		return machine_run(&options.run);
+	case COMMAND_DOCTOR:
+		return finish_stdout(doctor_main(options.json));
+	case COMMAND_HELP:
+		options_help(stdout, options.help_topic);
+		return finish_stdout(EXIT_SUCCESS);
+	case COMMAND_VERSION:
+		printf("whelp %s\n", WHELP_VERSION);
+		return finish_stdout(EXIT_SUCCESS);
+	}
+	return EXIT_USAGE;
+}

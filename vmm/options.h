@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The command line as plain structs. Parsing has no side effect but messages: nothing is opened,
+ * made or looked up.
+ */
+#ifndef WHELP_OPTIONS_H
+#define WHELP_OPTIONS_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "vmm/util.h"
+
+#define OPTIONS_MAX_NETS   16
+#define OPTIONS_MAX_CPUS   254 /* 8-bit APIC ids, less the broadcast */
+#define OPTIONS_MAX_MEMORY GIB(512)
+#define OPTIONS_MIN_MTU	   68 /* virtio 1.2, 5.1.4.1: the device must not offer less */
+#define OPTIONS_MAX_MTU	   65535
+
+/* Exit statuses of `whelp run`; options_help() prints them. */
+enum exit_status {
+	EXIT_POWERED_OFF = 0,
+	EXIT_SETUP = 1,		 /* the machine could not be set up: KVM, a file, a tap, memory */
+	EXIT_USAGE = 2,		 /* the command line is wrong */
+	EXIT_REBOOT = 3,	 /* the guest rebooted, and --no-reboot was given */
+	EXIT_PANIC = 4,		 /* the guest's kernel panicked, and told so */
+	EXIT_TRIPLE_FAULT = 5,	 /* a vCPU shut down by a triple fault */
+	EXIT_INTERNAL_ERROR = 6, /* KVM could not go on */
+	EXIT_QUIT = 7,		 /* the user typed Ctrl-A x */
+	EXIT_SIGNAL = 128,	 /* plus the number of the signal that ended whelp */
+};
+
+/* One `--net`: virtio-net on a tap. */
+struct net_config {
+	char tap[IFNAMSIZ];
+	uint8_t mac[6]; /* all zero: one is made from the host's and the tap's names */
+	uint16_t mtu;	/* 0: not offered */
+};
+
+/* `whelp run`. Strings point into argv. */
+struct run_config {
+	const char *kernel;
+	const char *initrd; /* NULL: none */
+	const char *cmdline;
+	const char *name;   /* NULL: one is made from the process's id */
+	const char *serial; /* path of COM2's unix socket; NULL: no COM2 */
+	const char *stats;  /* path of the counters' file; NULL: none */
+	unsigned cpus;
+	uint64_t memory; /* bytes, page-aligned */
+	bool no_reboot;
+	struct net_config nets[OPTIONS_MAX_NETS];
+	unsigned net_count;
+};
+
+enum command { COMMAND_RUN, COMMAND_DOCTOR, COMMAND_HELP, COMMAND_VERSION };
+
+struct options {
+	enum command command;
+	const char *help_topic; /* COMMAND_HELP: "run", "doctor", "net", or NULL for the overview */
+	bool json;		/* COMMAND_DOCTOR */
+	struct run_config run;	/* COMMAND_RUN */
+};
+
+/*
+ * Reads argv. Returns 0, or -EINVAL after one line on stderr that names the option, its value, and
+ * what is allowed.
+ */
+int options_parse(struct options *options, int argc, char **argv);
+
+/* Prints the help of a topic as in struct options. */
+void options_help(FILE *out, const char *topic);
+
+#endif

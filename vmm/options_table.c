@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A row holds an option's name, its help and the function that puts its value into the config, so
+ * that the parser and the help cannot differ. A setter complains about a value without naming it;
+ * the parser prints option, value and complaint.
+ */
+#include "vmm/options_table.h"
+
+#include <string.h>
+
+#include "vmm/util.h"
+#include "vmm/x86/layout.h"
+
+static int set_path(const char **field, const char *value)
+{
+	*field = value;
+	return 0;
+}
+
+static int set_kernel(struct options *options, const char *value, struct complaint *why)
+{
+	(void)why;
+	return set_path(&options->run.kernel, value);
+}
+
+static int set_initrd(struct options *options, const char *value, struct complaint *why)
+{
+	(void)why;
+	return set_path(&options->run.initrd, value);
+}
+
+static int set_cmdline(struct options *options, const char *value, struct complaint *why)
+{
+	(void)why;
+	return set_path(&options->run.cmdline, value);
+}
+
+static int set_cpus(struct options *options, const char *value, struct complaint *why)
+{
+	uint64_t cpus;
+	int rc;
+
+	rc = value_number(value, 1, OPTIONS_MAX_CPUS, &cpus, why);
+	if (!rc)
+		options->run.cpus = (unsigned)cpus;
+	return rc;
+}
+
+static int set_memory(struct options *options, const char *value, struct complaint *why)
+{
+	return value_size(value, LAYOUT_MIN_MEMORY, OPTIONS_MAX_MEMORY, &options->run.memory, why);
+}
+
+static int set_net(struct options *options, const char *value, struct complaint *why)
+{
+	static const uint8_t unset[6];
+	struct run_config *run = &options->run;
+	struct net_config *net = &run->nets[run->net_count];
+	unsigned i;
+	int rc;
+
+	if (!strcmp(value, "help")) {
+		options->command = COMMAND_HELP;
+		options->help_topic = "net";
+		return 0;
+	}
+	if (run->net_count == OPTIONS_MAX_NETS)
+		return complain(why, "is one too many: at most %d NICs", OPTIONS_MAX_NETS);
+	rc = net_config_parse(net, value, why);
+	if (rc)
+		return rc;
+	for (i = 0; i < run->net_count; i++) {
+		if (!strcmp(run->nets[i].tap, net->tap))
+			return complain(why,
+					"an earlier --net has this tap; each NIC needs its own");
+		if (memcmp(net->mac, unset, 6) && !memcmp(run->nets[i].mac, net->mac, 6))
+			return complain(why,
+					"an earlier --net has this mac; each NIC needs its own");
+	}
+	run->net_count++;
+	return 0;
+}
+
+static int set_name(struct options *options, const char *value, struct complaint *why)
+{
+	options->run.name = value;
+	return value_name(value, why);
+}
+
+static int set_serial(struct options *options, const char *value, struct complaint *why)
+{
+	const size_t longest = 107; /* sun_path of struct sockaddr_un, less its NUL */
+
+	if (strlen(value) > longest)
+		return complain(why, "must be a path of at most %zu bytes, as a socket's", longest);
+	return set_path(&options->run.serial, value);
+}
+
+static int set_stats(struct options *options, const char *value, struct complaint *why)
+{
+	(void)why;
+	options->run.stats = value;
+	return 0;
+}
+
+static int set_no_reboot(struct options *options, const char *value, struct complaint *why)
+{
+	(void)value;
+	(void)why;
+	options->run.no_reboot = true;
+	return 0;
+}
+
+static int set_json(struct options *options, const char *value, struct complaint *why)
+{
+	(void)value;
+	(void)why;
+	options->json = true;
+	return 0;
+}
+
+static const struct option run_options[] = {
+	{ "--kernel", "FILE", "the kernel: a bzImage or an uncompressed ELF vmlinux (required)",
+	  set_kernel, false, false },
+	{ "--initrd", "FILE", "its initial RAM disk (default: none)", set_initrd, false, false },
+	{ "--cmdline", "TEXT", "its command line (default: \"console=ttyS0\")", set_cmdline, false,
+	  true },
+	{ "--cpus", "N", "virtual CPUs, 1 to 254 (default: 1)", set_cpus, false, false },
+	{ "--memory", "SIZE",
+	  "the guest's memory, 64M to 512G in steps of 4K; units are K, M, G (or\n"
+	  "KiB, MiB, GiB), a number without one is MiB (default: 256M)",
+	  set_memory, false, false },
+	{ "--net", "KEY=VALUE,...",
+	  "a virtio-net NIC, such as tap=tap0,mtu=9000; once for each NIC, 16 at\n"
+	  "most; \"--net help\" lists the keys (default: none)",
+	  set_net, true, false },
+	{ "--name", "NAME",
+	  "the machine's name, 1 to 32 of A-Z a-z 0-9 . _ - (default: whelp-PID), in\n"
+	  "messages and for ps and pgrep",
+	  set_name, false, false },
+	{ "--serial", "PATH",
+	  "a second serial port, ttyS1, on a new unix socket at PATH (default: none)", set_serial,
+	  false, false },
+	{ "--stats", "FILE",
+	  "write the NICs' counters to FILE, as JSON, at the end and at each SIGUSR2\n"
+	  "(default: none)",
+	  set_stats, false, false },
+	{ "--no-reboot", NULL, "exit when the guest reboots", set_no_reboot, false, false },
+};
+
+static const struct option doctor_options[] = {
+	{ "--json", NULL, "print one JSON object instead of the table", set_json, false, false },
+};
+
+const struct option option_common[] = {
+	{ "--help", NULL, "print this help (also -h)", NULL, false, false },
+	{ "--version", NULL, "print the version", NULL, false, false },
+};
+
+const unsigned option_common_count = ARRAY_SIZE(option_common);
+
+_Static_assert(ARRAY_SIZE(run_options) <= MAX_OPTIONS, "a bit for each option");
+
+const struct command_info option_commands[] = {
+	{ COMMAND_RUN, "run", run_options, ARRAY_SIZE(run_options) },
+	{ COMMAND_DOCTOR, "doctor", doctor_options, ARRAY_SIZE(doctor_options) },
+	{ COMMAND_HELP, "help", NULL, 0 },
+};
+
+const unsigned option_command_count = ARRAY_SIZE(option_commands);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Values of options: text to number, size, name or address. Pure; each returns 0, or -EINVAL with a
+ * complaint that says what is allowed, which the caller prints behind the option and its value.
+ */
+#ifndef WHELP_OPTIONS_VALUE_H
+#define WHELP_OPTIONS_VALUE_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/log.h"
+#include "vmm/options.h"
+
+struct complaint {
+	char text[256];
+};
+
+/* Sets the text, cut to fit, and returns -EINVAL. */
+int complain(struct complaint *why, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/*
+ * Writes `text` in double quotes, fit for a one-line message: what is not printable becomes '?',
+ * and what is too long is cut and ends in "...". Returns `quoted`.
+ */
+#define QUOTED_BYTES 100
+const char *value_quote(char quoted[QUOTED_BYTES], const char *text);
+
+/* A decimal number from `min` to `max`. */
+int value_number(const char *text, uint64_t min, uint64_t max, uint64_t *number,
+		 struct complaint *why);
+
+/* Bytes: a decimal number of K, M, G (KiB, MiB, GiB) or, without a unit, MiB; a multiple of pages.
+ */
+int value_size(const char *text, uint64_t min, uint64_t max, uint64_t *bytes,
+	       struct complaint *why);
+
+/* Writes a size as value_size() reads it, in the largest unit that divides it. */
+#define SIZE_BYTES 24
+const char *value_size_text(char text[SIZE_BYTES], uint64_t bytes);
+
+/* A machine's name: 1 to 32 of A-Z a-z 0-9 . _ - */
+int value_name(const char *text, struct complaint *why);
+
+/* The name of a network interface, as the kernel takes it and does not expand it. */
+int value_ifname(const char *text, char name[IFNAMSIZ], struct complaint *why);
+
+/* A unicast MAC address that is not zero: six pairs of hexadecimal digits with colons. */
+int value_mac(const char *text, uint8_t mac[6], struct complaint *why);
+
+/*
+ * One key of a value like "tap=tap0,mtu=9000". `set` gets the value behind the '=', and the struct
+ * that the table is for.
+ */
+struct option_key {
+	const char *key;
+	const char *argument; /* what the help calls the value */
+	const char *help;     /* lines separated by '\n' */
+	int (*set)(void *config, const char *value, struct complaint *why);
+	bool required;
+};
+
+#define OPTION_KEYS_MAX 32
+
+/* Reads comma-separated key=value, in any order, each key at most once. At most OPTION_KEYS_MAX
+ * keys. */
+int keys_parse(const struct option_key *keys, unsigned count, const char *text, void *config,
+	       struct complaint *why);
+
+/* --net. Does not look at other NICs. */
+int net_config_parse(struct net_config *net, const char *text, struct complaint *why);
+
+/* The keys of --net, for its help. */
+const struct option_key *net_config_keys(unsigned *count);
+
+#endif
