@@ -25,7 +25,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "vmm/log.h"
@@ -39,7 +38,7 @@
 
 /* Interrupts the writer. Ignored by default, so one from outside is harmless at any time. */
 #define INTERRUPT_SIGNAL    SIGURG
-#define INTERRUPT_PERIOD_NS 5000000l
+#define INTERRUPT_PERIOD_MS 5
 
 int console_reserve_stdio(void)
 {
@@ -387,9 +386,10 @@ static void *writer_main(void *arg)
 			continue;
 		}
 		if (console->draining)
-			eventfd_write(console->drained_fd, 1);
+			eventfd_write(console->writer_fd, 1);
 		pthread_cond_wait(&console->work, &console->lock);
 	}
+	eventfd_write(console->writer_fd, 1);
 	pthread_mutex_unlock(&console->lock);
 	return NULL;
 }
@@ -421,7 +421,7 @@ static int start_writer(struct console *console)
 static void wait_drained(struct console *console, int cancel_fd)
 {
 	struct pollfd fds[] = {
-		{ .fd = console->drained_fd, .events = POLLIN },
+		{ .fd = console->writer_fd, .events = POLLIN },
 		{ .fd = cancel_fd, .events = POLLIN },
 	};
 
@@ -435,21 +435,18 @@ static void wait_drained(struct console *console, int cancel_fd)
 
 static void stop_writer(struct console *console)
 {
-	struct timespec until;
+	struct pollfd ended = { .fd = console->writer_fd, .events = POLLIN };
+	eventfd_t count;
 
 	pthread_mutex_lock(&console->lock);
 	console->stopping = true;
+	eventfd_read(console->writer_fd, &count);
 	pthread_cond_signal(&console->work);
 	pthread_mutex_unlock(&console->lock);
 	do {
 		pthread_kill(console->writer, INTERRUPT_SIGNAL);
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += INTERRUPT_PERIOD_NS;
-		if (until.tv_nsec >= 1000000000l) {
-			until.tv_sec++;
-			until.tv_nsec -= 1000000000l;
-		}
-	} while (pthread_clockjoin_np(console->writer, NULL, CLOCK_MONOTONIC, &until));
+	} while (poll(&ended, 1, INTERRUPT_PERIOD_MS) != 1);
+	pthread_join(console->writer, NULL);
 	console->writing = false;
 }
 
@@ -463,7 +460,7 @@ void console_init(struct console *console)
 	pthread_cond_init(&console->work, NULL);
 	console->input.fd = -1;
 	console->wake.fd = -1;
-	console->drained_fd = -1;
+	console->writer_fd = -1;
 	console->out_fd = -1;
 }
 
@@ -502,8 +499,8 @@ int console_start(struct console *console, struct loop *loop, int in_fd, int out
 	console->quit = quit;
 	console->quit_ctx = ctx;
 	console->out_fd = out_fd;
-	console->drained_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = console->drained_fd < 0 ? -errno : start_input(console, loop, in_fd);
+	console->writer_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	err = console->writer_fd < 0 ? -errno : start_input(console, loop, in_fd);
 	if (!err)
 		err = start_writer(console);
 	if (err)
@@ -531,8 +528,8 @@ void console_stop(struct console *console, bool drain, int cancel_fd)
 
 void console_fini(struct console *console)
 {
-	if (console->drained_fd >= 0)
-		close(console->drained_fd);
+	if (console->writer_fd >= 0)
+		close(console->writer_fd);
 	pthread_cond_destroy(&console->work);
 	pthread_mutex_destroy(&console->lock);
 	chardev_fini(&console->chardev);

@@ -54,7 +54,7 @@ struct console {
 	bool discard; /* nobody reads any more */
 	bool draining;
 	bool stopping;
-	int drained_fd; /* eventfd */
+	int writer_fd; /* eventfd: the writer drained all, or ends */
 
 	int out_fd;
 	bool writing; /* `writer` exists */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The tables stand one after another from LAYOUT_ACPI, the RSDP first: that is where boot.c tells the
- * kernel to look. Each is composed in a structure whose fields are named and ordered as in the ACPI
- * specification 6.3 (chapter 5.2), appended, and gets its checksum there.
+ * The tables stand one after another from LAYOUT_ACPI, the RSDP first: that is where boot.c tells
+ * the kernel to look. Each is composed in a structure whose fields are named and ordered as in the
+ * ACPI specification 6.3 (chapter 5.2), appended, and gets its checksum there.
  *
  * The machine is hardware-reduced: no SCI, no PM timer, no fixed-feature registers but the sleep
  * control, sleep status and reset registers at LAYOUT_POWER; no 8259, no CMOS clock, no 8042.
@@ -17,9 +17,10 @@
 /* iasl writes an array definition without qualifiers. */
 static const
 #include "vmm/x86/dsdt.hex"
+	_Static_assert(sizeof(dsdt_aml_code) > 36, "more than a header");
 
-#define TABLE_ALIGN 64u
-#define GAS_SYSTEM_IO 1u
+#define TABLE_ALIGN	64u
+#define GAS_SYSTEM_IO	1u
 #define GAS_BYTE_ACCESS 1u
 
 #define RSDP_REVISION 2u
@@ -29,21 +30,21 @@ static const
 #define MCFG_REVISION 1u
 
 #define FADT_PROFILE_ENTERPRISE_SERVER 4u
-#define FADT_BOOT_NO_VGA (1u << 2)
-#define FADT_BOOT_NO_CMOS_RTC (1u << 5)
-#define FADT_WBINVD (1u << 0)
-#define FADT_NO_FIXED_POWER_BUTTON (1u << 4)
-#define FADT_NO_FIXED_SLEEP_BUTTON (1u << 5)
-#define FADT_NO_FIXED_RTC_WAKE (1u << 6)
-#define FADT_RESET_REGISTER (1u << 10)
-#define FADT_HW_REDUCED (1u << 20)
+#define FADT_BOOT_NO_VGA	       (1u << 2)
+#define FADT_BOOT_NO_CMOS_RTC	       (1u << 5)
+#define FADT_WBINVD		       (1u << 0)
+#define FADT_NO_FIXED_POWER_BUTTON     (1u << 4)
+#define FADT_NO_FIXED_SLEEP_BUTTON     (1u << 5)
+#define FADT_NO_FIXED_RTC_WAKE	       (1u << 6)
+#define FADT_RESET_REGISTER	       (1u << 10)
+#define FADT_HW_REDUCED		       (1u << 20)
 
-#define MADT_LOCAL_APIC 0u
-#define MADT_IO_APIC 1u
+#define MADT_LOCAL_APIC	    0u
+#define MADT_IO_APIC	    1u
 #define MADT_LOCAL_APIC_NMI 4u
-#define MADT_CPU_ENABLED 1u
-#define MADT_ALL_CPUS 0xffu
-#define MADT_LINT1 1u
+#define MADT_CPU_ENABLED    1u
+#define MADT_ALL_CPUS	    0xffu
+#define MADT_LINT1	    1u
 
 #define PACKED __attribute__((packed))
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The ACPI tables of a hardware-reduced machine (ACPI 6.x): RSDP, XSDT, FADT, MADT, MCFG and the DSDT
- * that iasl compiled from dsdt.asl.
+ * The ACPI tables of a hardware-reduced machine (ACPI 6.x): RSDP, XSDT, FADT, MADT, MCFG and the
+ * DSDT that iasl compiled from dsdt.asl.
  */
 #ifndef WHELP_X86_ACPI_H
 #define WHELP_X86_ACPI_H

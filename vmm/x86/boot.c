@@ -4,8 +4,9 @@
  * the tables of the 64-bit entry are written afresh, so that a reboot finds nothing of the last
  * kernel's in them.
  *
- * The entry (boot.rst, "64-bit boot protocol") wants paging on with all that is loaded mapped one to
- * one, flat segments __BOOT_CS and __BOOT_DS in a GDT, interrupts off, and the zero page in %rsi.
+ * The entry (boot.rst, "64-bit boot protocol") wants paging on with all that is loaded mapped one
+ * to one, flat segments __BOOT_CS and __BOOT_DS in a GDT, interrupts off, and the zero page in
+ * %rsi.
  */
 #include "vmm/x86/boot.h"
 
@@ -23,14 +24,14 @@
 
 #define LOADER_UNDEFINED 0xffu /* type_of_loader of one that has no number assigned */
 
-#define E820_RAM 1u
+#define E820_RAM      1u
 #define E820_RESERVED 2u
 
-#define PTE_PRESENT 0x1ull
-#define PTE_WRITE 0x2ull
-#define PTE_LARGE 0x80ull
+#define PTE_PRESENT	   0x1ull
+#define PTE_WRITE	   0x2ull
+#define PTE_LARGE	   0x80ull
 #define PAGE_TABLE_ENTRIES 512u
-#define MAPPED_GIB 4u
+#define MAPPED_GIB	   4u
 
 /* Flat code at selector 0x10 and flat data at 0x18, as the protocol numbers them. */
 static const uint64_t boot_gdt[] = { 0, 0, 0x00af9b000000ffffull, 0x00cf93000000ffffull };
@@ -70,8 +71,8 @@ int boot_read(const struct boot_image *image, uint64_t offset, void *data, uint6
 			return (int)n;
 		}
 		if (!n) {
-			log_error("%s %s: became shorter while it was read: start again when nothing writes "
-				  "to it",
+			log_error("%s %s: became shorter while it was read: start again when "
+				  "nothing writes to it",
 				  image->what, image->path);
 			return -EIO;
 		}
@@ -91,14 +92,14 @@ static int open_file(const char *what, const char *path, int *fd)
 	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (*fd < 0) {
 		ret = -errno;
-		log_error("%s %s: cannot be opened: %s: give the path of a readable file", what, path,
-			  strerror(-ret));
+		log_error("%s %s: cannot be opened: %s: give the path of a readable file", what,
+			  path, strerror(-ret));
 		return ret;
 	}
 	if (fstat(*fd, &st)) {
 		ret = -errno;
-		log_error("%s %s: cannot be examined: %s: give the path of a readable file", what, path,
-			  strerror(-ret));
+		log_error("%s %s: cannot be examined: %s: give the path of a readable file", what,
+			  path, strerror(-ret));
 		return ret;
 	}
 	if (S_ISREG(st.st_mode))
@@ -134,7 +135,8 @@ void boot_close(struct boot_files *files)
 }
 
 /* Takes the file's present size and, with `head`, its beginning. */
-static int image_init(struct boot_image *image, const char *what, const char *path, int fd, bool head)
+static int image_init(struct boot_image *image, const char *what, const char *path, int fd,
+		      bool head)
 {
 	struct stat st;
 	int ret;
@@ -171,7 +173,7 @@ static const struct {
 } known_files[] = {
 	{ 56, 4, "ARM\x64", "an arm64 Image" },
 	{ 0, 2, "\x1f\x8b", "a gzip file" },
-	{ 0, 6, "\xfd" "7zXZ\0", "an xz file" },
+	{ 0, 6, "\xfd\x37zXZ\0", "an xz file" },
 	{ 0, 4, "\x28\xb5\x2f\xfd", "a zstd file" },
 	{ 0, 6, "070701", "a cpio archive (an initrd?)" },
 	{ 0, 2, "#!", "a script" },
@@ -183,19 +185,21 @@ static int refuse_unknown(const struct boot_image *image)
 	unsigned i;
 
 	for (i = 0; i < ARRAY_SIZE(known_files); i++) {
-		if (memcmp(image->head + known_files[i].offset, known_files[i].bytes, known_files[i].len))
+		if (memcmp(image->head + known_files[i].offset, known_files[i].bytes,
+			   known_files[i].len))
 			continue;
 		log_error("kernel %s: is %s: give an x86-64 bzImage or vmlinux", image->path,
 			  known_files[i].name);
 		return -ENOEXEC;
 	}
-	log_error("kernel %s: is neither a bzImage nor an ELF vmlinux (%" PRIu64 " bytes): give one of these "
-		  "for x86-64",
+	log_error("kernel %s: is neither a bzImage nor an ELF vmlinux (%" PRIu64
+		  " bytes): give one of these for x86-64",
 		  image->path, image->size);
 	return -ENOEXEC;
 }
 
-static int load_kernel(const struct boot_files *files, const struct mem *mem, struct boot_kernel *kernel)
+static int load_kernel(const struct boot_files *files, const struct mem *mem,
+		       struct boot_kernel *kernel)
 {
 	struct boot_image image;
 	int ret;
@@ -245,8 +249,9 @@ static int load_initrd(const struct boot_files *files, const struct mem *mem,
 	if (ret)
 		return ret;
 	if (!place_initrd(mem, kernel, image.size, &addr)) {
-		log_error("initrd %s: its %" PRIu64 " KiB do not fit into memory beside the kernel: give the "
-			  "guest more --memory or use a smaller initrd",
+		log_error("initrd %s: its %" PRIu64
+			  " KiB do not fit into memory beside the kernel: give the guest more "
+			  "--memory or use a smaller initrd",
 			  image.path, align_up(image.size, 1024) >> 10);
 		return -ENOMEM;
 	}
@@ -266,12 +271,13 @@ static int load_initrd(const struct boot_files *files, const struct mem *mem,
 static int load_cmdline(const struct boot_files *files, const struct mem *mem,
 			const struct boot_kernel *kernel)
 {
-	uint64_t limit = MIN((uint64_t)kernel->header.cmdline_size,
-			     LAYOUT_LOW_RAM_END - LAYOUT_CMDLINE - 1);
+	uint64_t limit =
+		MIN((uint64_t)kernel->header.cmdline_size, LAYOUT_LOW_RAM_END - LAYOUT_CMDLINE - 1);
 	uint64_t len = strlen(files->cmdline);
 
 	if (len > limit) {
-		log_error("--cmdline has %" PRIu64 " bytes, kernel %s takes at most %" PRIu64 ": shorten it",
+		log_error("--cmdline has %" PRIu64 " bytes, kernel %s takes at most %" PRIu64
+			  ": shorten it",
 			  len, files->kernel_path, limit);
 		return -EINVAL;
 	}
@@ -329,7 +335,8 @@ int boot_load(const struct boot_files *files, const struct mem *mem, struct boot
 	int ret;
 
 	if (!params || !tables || boot_low_ram_end(mem) <= LAYOUT_HIGH_RAM) {
-		log_error("guest memory is too small to load a kernel: give the guest more --memory");
+		log_error(
+			"guest memory is too small to load a kernel: give the guest more --memory");
 		return -ENOMEM;
 	}
 	ret = load_kernel(files, mem, &kernel);

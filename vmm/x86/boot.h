@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Puts a Linux kernel, its initrd, command line and zero page into guest memory, by the 64-bit entry
- * of the x86 boot protocol (the kernel's Documentation/arch/x86/boot.rst) for a bzImage, or by the
- * program headers of an uncompressed ELF vmlinux.
+ * Puts a Linux kernel, its initrd, command line and zero page into guest memory, by the 64-bit
+ * entry of the x86 boot protocol (the kernel's Documentation/arch/x86/boot.rst) for a bzImage, or
+ * by the program headers of an uncompressed ELF vmlinux.
  */
 #ifndef WHELP_X86_BOOT_H
 #define WHELP_X86_BOOT_H
@@ -24,7 +24,8 @@ struct boot_files {
  * Opens both files and refuses what is not a readable, regular file; sets every field. Logs; 0 or
  * -errno. boot_close() is fine on what a failed boot_open() left.
  */
-int boot_open(struct boot_files *files, const char *kernel, const char *initrd, const char *cmdline);
+int boot_open(struct boot_files *files, const char *kernel, const char *initrd,
+	      const char *cmdline);
 void boot_close(struct boot_files *files);
 
 /* Where the boot CPU starts, in 64-bit mode with paging on. */
@@ -34,10 +35,11 @@ struct boot_entry {
 };
 
 /*
- * Loads everything into `mem`, laid out as layout.h says, and writes the page tables and GDT that the
- * entry needs. Any file content is survivable. Logs one line that names the file; 0 or -errno
- * (-ENOEXEC: not a kernel, or one that cannot be booted here; -ENOMEM: does not fit into guest memory;
- * -EIO: file shorter than it says; -EINVAL: the command line is too long for this kernel).
+ * Loads everything into `mem`, laid out as layout.h says, and writes the page tables and GDT that
+ * the entry needs. Any file content is survivable. Logs one line that names the file; 0 or -errno
+ * (-ENOEXEC: not a kernel, or one that cannot be booted here; -ENOMEM: does not fit into guest
+ * memory; -EIO: file shorter than it says; -EINVAL: the command line is too long for this kernel,
+ * or the initrd is empty).
  */
 int boot_load(const struct boot_files *files, const struct mem *mem, struct boot_entry *entry);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The bzImage format. A boot sector and real-mode code (`setup_sects` sectors) come first and are
- * skipped but for the setup header at 0x1f1; what follows is the protected-mode kernel, `syssize` * 16
- * bytes, which is loaded as one piece and entered 0x200 bytes into it, in 64-bit mode.
+ * skipped but for the setup header at 0x1f1; what follows is the protected-mode kernel, `syssize` *
+ * 16 bytes, which is loaded as one piece and entered 0x200 bytes into it, in 64-bit mode.
  *
  * The kernel is always put at its preferred address: one loaded lower moves itself there before it
  * decompresses, hence needs the same memory, [pref_address, pref_address + init_size).
@@ -16,16 +16,16 @@
 #include "vmm/x86/boot_internal.h"
 #include "vmm/x86/layout.h"
 
-#define SECTOR 512u
+#define SECTOR		    512u
 #define SETUP_HEADER_OFFSET 0x1f1u
-#define SETUP_JUMP_OFFSET 0x201u /* its byte is the header's length, counted from 0x202 */
-#define SETUP_MAGIC_OFFSET 0x202u
-#define SETUP_MAGIC 0x53726448u /* "HdrS" */
-#define SETUP_BOOT_FLAG 0xaa55u
+#define SETUP_JUMP_OFFSET   0x201u /* its byte is the header's length, counted from 0x202 */
+#define SETUP_MAGIC_OFFSET  0x202u
+#define SETUP_MAGIC	    0x53726448u /* "HdrS" */
+#define SETUP_BOOT_FLAG	    0xaa55u
 #define SETUP_DEFAULT_SECTS 4u
-#define PROTOCOL_MIN 0x020cu /* the first with xloadflags */
-#define PROTOCOL_END 0x0300u /* every 2.x keeps the fields of those before */
-#define ENTRY64_OFFSET 0x200u
+#define PROTOCOL_MIN	    0x020cu /* the first with xloadflags */
+#define PROTOCOL_END	    0x0300u /* every 2.x keeps the fields of those before */
+#define ENTRY64_OFFSET	    0x200u
 
 /* The setup header's fixed place ends here: a header that claims to be longer is cut. */
 _Static_assert(offsetof(struct boot_params, hdr) == SETUP_HEADER_OFFSET, "boot protocol");
@@ -39,8 +39,8 @@ bool bzimage_match(const struct boot_image *image)
 
 static int too_short(const struct boot_image *image, uint64_t need)
 {
-	log_error("kernel %s: the file has %" PRIu64 " bytes, shorter than its header says (%" PRIu64
-		  "): fetch or build it again",
+	log_error("kernel %s: the file has %" PRIu64
+		  " bytes, shorter than its header says (%" PRIu64 "): fetch or build it again",
 		  image->path, image->size, need);
 	return -EIO;
 }
@@ -57,20 +57,20 @@ static int read_header(const struct boot_image *image, struct setup_header *head
 	end = MIN(end, SETUP_HEADER_OFFSET + sizeof(*header));
 	memcpy(header, image->head + SETUP_HEADER_OFFSET, end - SETUP_HEADER_OFFSET);
 	if (header->version < PROTOCOL_MIN) {
-		log_error("kernel %s: boot protocol %u.%02u is too old, whelp needs 2.12 or a later 2.x: "
-			  "use Linux 3.8 or newer",
+		log_error("kernel %s: boot protocol %u.%02u is too old, whelp needs 2.12 or a "
+			  "later 2.x: use Linux 3.8 or newer",
 			  image->path, header->version >> 8, header->version & 0xff);
 		return -ENOEXEC;
 	}
 	if (header->version >= PROTOCOL_END) {
-		log_error("kernel %s: boot protocol %u.%02u is newer than whelp knows (2.x): use another "
-			  "kernel or a newer whelp",
+		log_error("kernel %s: boot protocol %u.%02u is newer than whelp knows (2.x): use "
+			  "another kernel or a newer whelp",
 			  image->path, header->version >> 8, header->version & 0xff);
 		return -ENOEXEC;
 	}
 	if (end < need) {
-		log_error("kernel %s: its setup header ends at 0x%" PRIx64 ", before init_size: the file is "
-			  "damaged, fetch or build it again",
+		log_error("kernel %s: its setup header ends at 0x%" PRIx64
+			  ", before init_size: the file is damaged, fetch or build it again",
 			  image->path, end);
 		return -ENOEXEC;
 	}
@@ -108,13 +108,13 @@ static int no_room(const struct boot_image *image, const struct mem *mem, uint64
 		   uint64_t room)
 {
 	if (!range_inside(start, room, LAYOUT_HIGH_RAM, LAYOUT_GAP - LAYOUT_HIGH_RAM)) {
-		log_error("kernel %s: wants %" PRIu64 " bytes of memory at 0x%" PRIx64 ", where no guest has "
-			  "it: fetch or build it again",
+		log_error("kernel %s: wants %" PRIu64 " bytes of memory at 0x%" PRIx64
+			  ", where no guest has it: fetch or build it again",
 			  image->path, room, start);
 		return -ENOEXEC;
 	}
-	log_error("kernel %s: needs memory up to %" PRIu64 " MiB, and the guest has %" PRIu64 " MiB: give it "
-		  "--memory %" PRIu64 "M or more, or use a smaller kernel",
+	log_error("kernel %s: needs memory up to %" PRIu64 " MiB, and the guest has %" PRIu64
+		  " MiB: give it --memory %" PRIu64 "M or more, or use a smaller kernel",
 		  image->path, align_up(start + room, MIB(1)) >> 20, boot_low_ram_end(mem) >> 20,
 		  align_up(start + room, MIB(1)) >> 20);
 	return -ENOMEM;
@@ -140,8 +140,8 @@ int bzimage_load(const struct boot_image *image, const struct mem *mem, struct b
 	if (image->size < offset + size)
 		return too_short(image, offset + size);
 	if (size <= ENTRY64_OFFSET) {
-		log_error("kernel %s: its header says that it holds only %" PRIu64 " bytes of code: the file "
-			  "is damaged, fetch or build it again",
+		log_error("kernel %s: its header says that it holds only %" PRIu64
+			  " bytes of code: the file is damaged, fetch or build it again",
 			  image->path, size);
 		return -ENOEXEC;
 	}

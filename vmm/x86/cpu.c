@@ -4,9 +4,9 @@
  * The others keep the reset state KVM gives them and wait for INIT and SIPI.
  *
  * What firmware does on a real machine is done here: memory is cacheable by default (MTRR), and the
- * local APIC's pins are set up. LINT0 stays masked: there is no 8259 for the guest, as the MADT says,
- * and KVM's unmasked default would let its never initialised PIC raise exception vectors. A kernel
- * that ignores ACPI sets up virtual wire mode itself.
+ * local APIC's pins are set up. LINT0 stays masked: there is no 8259 for the guest, as the MADT
+ * says, and KVM's unmasked default would let its never initialised PIC raise exception vectors. A
+ * kernel that ignores ACPI sets up virtual wire mode itself.
  */
 #include "vmm/x86/cpu.h"
 
@@ -22,34 +22,34 @@
 #include "vmm/x86/layout.h"
 
 #define CPUID_ENTRIES_FIRST 128u
-#define CPUID_ENTRIES_MAX 4096u
+#define CPUID_ENTRIES_MAX   4096u
 
-#define CR0_PE (1ull << 0)
-#define CR0_MP (1ull << 1)
-#define CR0_ET (1ull << 4)
-#define CR0_NE (1ull << 5)
-#define CR0_WP (1ull << 16)
-#define CR0_PG (1ull << 31)
-#define CR4_PAE (1ull << 5)
-#define EFER_LME (1ull << 8)
-#define EFER_LMA (1ull << 10)
+#define CR0_PE		(1ull << 0)
+#define CR0_MP		(1ull << 1)
+#define CR0_ET		(1ull << 4)
+#define CR0_NE		(1ull << 5)
+#define CR0_WP		(1ull << 16)
+#define CR0_PG		(1ull << 31)
+#define CR4_PAE		(1ull << 5)
+#define EFER_LME	(1ull << 8)
+#define EFER_LMA	(1ull << 10)
 #define RFLAGS_RESERVED 0x2u
 
-#define BOOT_CS 0x10u
-#define BOOT_DS 0x18u
+#define BOOT_CS	    0x10u
+#define BOOT_DS	    0x18u
 #define GDT_ENTRIES 4u
 
-#define MSR_MISC_ENABLE 0x1a0u
+#define MSR_MISC_ENABLE		0x1a0u
 #define MISC_ENABLE_FAST_STRING 1u
-#define MSR_MTRR_DEF_TYPE 0x2ffu
-#define MTRR_ENABLE (1u << 11)
-#define MTRR_WRITE_BACK 6u
+#define MSR_MTRR_DEF_TYPE	0x2ffu
+#define MTRR_ENABLE		(1u << 11)
+#define MTRR_WRITE_BACK		6u
 
 #define LAPIC_LINT0 0x350u
 #define LAPIC_LINT1 0x360u
-#define LVT_EXTINT (7u << 8)
-#define LVT_NMI (4u << 8)
-#define LVT_MASKED (1u << 16)
+#define LVT_EXTINT  (7u << 8)
+#define LVT_NMI	    (4u << 8)
+#define LVT_MASKED  (1u << 16)
 
 /* Names the ioctl that failed. */
 static int kvm_error(const char *what)
@@ -86,7 +86,7 @@ static struct kvm_cpuid2 *supported_cpuid(int system_fd)
 		int saved;
 
 		cpuid = calloc(1, sizeof(*cpuid) +
-				  (room + CPUID_ADDED) * sizeof(struct kvm_cpuid_entry2));
+					  (room + CPUID_ADDED) * sizeof(struct kvm_cpuid_entry2));
 		if (!cpuid)
 			return NULL;
 		cpuid->nent = room;
@@ -155,10 +155,20 @@ static int set_lapic(const struct vcpu *vcpu)
 
 static int set_sregs(const struct vcpu *vcpu)
 {
-	const struct kvm_segment code = { .limit = UINT32_MAX, .selector = BOOT_CS, .type = 0xb,
-					  .present = 1, .s = 1, .l = 1, .g = 1 };
-	const struct kvm_segment data = { .limit = UINT32_MAX, .selector = BOOT_DS, .type = 0x3,
-					  .present = 1, .s = 1, .db = 1, .g = 1 };
+	const struct kvm_segment code = { .limit = UINT32_MAX,
+					  .selector = BOOT_CS,
+					  .type = 0xb,
+					  .present = 1,
+					  .s = 1,
+					  .l = 1,
+					  .g = 1 };
+	const struct kvm_segment data = { .limit = UINT32_MAX,
+					  .selector = BOOT_DS,
+					  .type = 0x3,
+					  .present = 1,
+					  .s = 1,
+					  .db = 1,
+					  .g = 1 };
 	struct kvm_sregs sregs;
 
 	if (ioctl(vcpu->fd, KVM_GET_SREGS, &sregs) < 0)

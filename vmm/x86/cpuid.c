@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * KVM reports the host's CPUID, topology included; the guest must see its own: `cpus` cores of one
- * thread in one socket, APIC ids from 0 up, as the MADT lists them. Intel tells the topology in leaves
- * 1, 4, 0xb and 0x1f, AMD in 1, 0x80000008, 0x8000001d and 0x8000001e and on newer ones also in 0xb.
- * Intel SDM volume 2, CPUID; AMD APM volume 3, appendix E.
+ * thread in one socket, APIC ids from 0 up, as the MADT lists them. Intel tells the topology in
+ * leaves 1, 4, 0xb and 0x1f, AMD in 1, 0x80000008, 0x8000001d and 0x8000001e and on newer ones also
+ * in 0xb. Intel SDM volume 2, CPUID; AMD APM volume 3, appendix E.
  */
 #include "vmm/x86/cpuid.h"
 
@@ -11,13 +11,13 @@
 
 #include "vmm/util.h"
 
-#define LEAF1_ECX_X2APIC (1u << 21)
+#define LEAF1_ECX_X2APIC       (1u << 21)
 #define LEAF1_ECX_TSC_DEADLINE (1u << 24)
-#define LEAF1_ECX_HYPERVISOR (1u << 31)
-#define LEAF1_EDX_HTT (1u << 28)
-#define AMD_ECX_CMP_LEGACY (1u << 1)
-#define LEVEL_SMT 1u
-#define LEVEL_CORE 2u
+#define LEAF1_ECX_HYPERVISOR   (1u << 31)
+#define LEAF1_EDX_HTT	       (1u << 28)
+#define AMD_ECX_CMP_LEGACY     (1u << 1)
+#define LEVEL_SMT	       1u
+#define LEVEL_CORE	       2u
 
 /* The number of APIC id bits that tell the cores apart. */
 static unsigned core_bits(unsigned cpus)

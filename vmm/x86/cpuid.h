@@ -12,8 +12,9 @@
 #define CPUID_ADDED 6u
 
 /*
- * Turns the leaves in `cpuid`, which has room for CPUID_ADDED more, into those of the CPU with APIC id
- * `id` of `cpus` (1 to 254) cores in one socket, one thread each, which share the last-level cache.
+ * Turns the leaves in `cpuid`, which has room for CPUID_ADDED more, into those of the CPU with APIC
+ * id `id` of `cpus` (1 to 254) cores in one socket, one thread each, which share the last-level
+ * cache.
  */
 void cpuid_fix(struct kvm_cpuid2 *cpuid, unsigned cpus, unsigned id, bool tsc_deadline);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * An uncompressed vmlinux: its loadable segments go to their physical addresses, and its entry point,
- * which Linux gives as a physical address too, gets the same 64-bit environment as a bzImage's. It has
- * no setup header, so one is made up with the limits that every x86-64 kernel has.
+ * An uncompressed vmlinux: its loadable segments go to their physical addresses, and its entry
+ * point, which Linux gives as a physical address too, gets the same 64-bit environment as a
+ * bzImage's. It has no setup header, so one is made up with the limits that every x86-64 kernel
+ * has.
  *
  * All program headers are checked before a byte is loaded.
  */
@@ -15,13 +16,13 @@
 #include "vmm/util.h"
 #include "vmm/x86/boot_internal.h"
 
-#define MAX_HEADERS 64
-#define KERNEL_CMDLINE_SIZE 2047u /* COMMAND_LINE_SIZE less the terminator */
+#define MAX_HEADERS	       64
+#define KERNEL_CMDLINE_SIZE    2047u /* COMMAND_LINE_SIZE less the terminator */
 #define KERNEL_INITRD_ADDR_MAX 0x7fffffffu
-#define KERNEL_ALIGNMENT 0x1000000u
-#define SETUP_MAGIC 0x53726448u
-#define SETUP_BOOT_FLAG 0xaa55u
-#define PROTOCOL 0x020fu
+#define KERNEL_ALIGNMENT       0x1000000u
+#define SETUP_MAGIC	       0x53726448u
+#define SETUP_BOOT_FLAG	       0xaa55u
+#define PROTOCOL	       0x020fu
 
 bool elf_match(const struct boot_image *image)
 {
@@ -36,8 +37,8 @@ static int bad_elf(const struct boot_image *image, const char *fault)
 
 static int too_short(const struct boot_image *image)
 {
-	log_error("kernel %s: the file has %" PRIu64 " bytes, shorter than its header says: fetch or build "
-		  "it again",
+	log_error("kernel %s: the file has %" PRIu64
+		  " bytes, shorter than its header says: fetch or build it again",
 		  image->path, image->size);
 	return -EIO;
 }
@@ -53,13 +54,17 @@ static int check_ehdr(const struct boot_image *image, const Elf64_Ehdr *ehdr)
 	if (ehdr->e_machine != EM_X86_64)
 		return bad_elf(image, "it is an ELF file for another machine");
 	if (ehdr->e_type != ET_EXEC)
-		return bad_elf(image, "it is an ELF file, but not an executable with fixed addresses");
-	if (ehdr->e_phentsize != sizeof(Elf64_Phdr) || !ehdr->e_phnum || ehdr->e_phnum > MAX_HEADERS)
-		return bad_elf(image, "its ELF program headers are too many, none, or of an unknown size");
+		return bad_elf(image,
+			       "it is an ELF file, but not an executable with fixed addresses");
+	if (ehdr->e_phentsize != sizeof(Elf64_Phdr) || !ehdr->e_phnum ||
+	    ehdr->e_phnum > MAX_HEADERS)
+		return bad_elf(image,
+			       "its ELF program headers are too many, none, or of an unknown size");
 	return 0;
 }
 
-static int check_segment(const struct boot_image *image, const struct mem *mem, const Elf64_Phdr *phdr)
+static int check_segment(const struct boot_image *image, const struct mem *mem,
+			 const Elf64_Phdr *phdr)
 {
 	if (!range_inside(phdr->p_offset, phdr->p_filesz, 0, image->size))
 		return too_short(image);
@@ -67,8 +72,9 @@ static int check_segment(const struct boot_image *image, const struct mem *mem, 
 		return bad_elf(image, "an ELF segment is larger in the file than in memory");
 	if (boot_range_usable(mem, phdr->p_paddr, phdr->p_memsz))
 		return 0;
-	log_error("kernel %s: a segment wants %" PRIu64 " KiB of memory at 0x%" PRIx64 ", and usable RAM is "
-		  "0x100000 to 0x%" PRIx64 ": give the guest more --memory or use another kernel",
+	log_error("kernel %s: a segment wants %" PRIu64 " KiB of memory at 0x%" PRIx64
+		  ", and usable RAM is 0x100000 to 0x%" PRIx64
+		  ": give the guest more --memory or use another kernel",
 		  image->path, phdr->p_memsz >> 10, phdr->p_paddr, boot_low_ram_end(mem));
 	return -ENOMEM;
 }
@@ -114,7 +120,8 @@ static int read_segments(const struct boot_image *image, const struct mem *mem,
 	return ret ? ret : (int)count;
 }
 
-static int load_segment(const struct boot_image *image, const struct mem *mem, const Elf64_Phdr *phdr)
+static int load_segment(const struct boot_image *image, const struct mem *mem,
+			const Elf64_Phdr *phdr)
 {
 	uint8_t *data = mem_ptr(mem, phdr->p_paddr, phdr->p_memsz);
 	int ret;
