@@ -111,22 +111,33 @@ static long read_attribute(const char *name, const char *attribute)
 	return strtol(text, NULL, 0);
 }
 
-static void explain_attach(const struct tap *tap, int err, bool exists)
+/* Linux lets a tap's owner and group attach, and anybody if it has neither. */
+static void explain_permission(const struct tap *tap)
 {
 	long owner = read_attribute(tap->name, "owner");
+	long group = read_attribute(tap->name, "group");
 
+	if (owner >= 0)
+		log_error("tap %s belongs to user %ld, and you are %u: run as that user or as root",
+			  tap->name, owner, geteuid());
+	else if (group >= 0)
+		log_error("tap %s belongs to group %ld, and you are not in it: join it, or run as root",
+			  tap->name, group);
+	else
+		log_error("tap %s: no permission to attach, though it has no owner: run as root",
+			  tap->name);
+}
+
+static void explain_attach(const struct tap *tap, int err, bool exists)
+{
 	if (err == EBUSY)
 		log_error("tap %s is in use by another process: give each VM a tap of its own",
 			  tap->name);
-	else if (err == EPERM && !exists)
+	else if (err == EPERM && exists)
+		explain_permission(tap);
+	else if (err == EPERM)
 		log_error("tap %s does not exist, and making it needs root: `ip tuntap add %s mode "
 			  "tap user %u` makes it for you", tap->name, tap->name, geteuid());
-	else if (err == EPERM && owner >= 0)
-		log_error("tap %s belongs to user %ld, and you are %u: run as that user or as root",
-			  tap->name, owner, geteuid());
-	else if (err == EPERM)
-		log_error("tap %s has no owner, so only root may attach: `ip tuntap add %s mode tap "
-			  "user %u` makes one that you may", tap->name, tap->name, geteuid());
 	else if (err == EINVAL && exists)
 		log_error("%s is not a tap, or one of another kind (multi_queue, pi): `ip -d link "
 			  "show %s` tells", tap->name, tap->name);
