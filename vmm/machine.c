@@ -40,7 +40,8 @@ struct machine {
 	bool drain; /* let the console's reader have everything */
 
 	struct loop loop;
-	struct loop_source signals;
+	struct loop_source signals; /* signalfd: those that whelp goes on after */
+	struct loop_source ends;    /* signalfd: those that end it */
 	struct loop_source events;
 	atomic_int event;
 	struct boot_files files;
@@ -145,11 +146,23 @@ static void stop_for_a_while(struct machine *m)
 	console_resume(&m->console);
 }
 
+static void end_ready(struct loop_source *source, uint32_t events)
+{
+	struct machine *m = container_of(source, struct machine, ends);
+	struct signalfd_siginfo info;
+	char why[64];
+
+	(void)events;
+	if (read(source->fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	snprintf(why, sizeof(why), "ended by SIG%s", sigabbrev_np((int)info.ssi_signo));
+	finish(m, EXIT_SIGNAL + (int)info.ssi_signo, false, why);
+}
+
 static void signal_ready(struct loop_source *source, uint32_t events)
 {
 	struct machine *m = container_of(source, struct machine, signals);
 	struct signalfd_siginfo info;
-	char why[64];
 
 	(void)events;
 	if (read(source->fd, &info, sizeof(info)) != sizeof(info))
@@ -164,33 +177,40 @@ static void signal_ready(struct loop_source *source, uint32_t events)
 	case SIGUSR2:
 		write_stats(m);
 		break;
-	default:
-		snprintf(why, sizeof(why), "ended by SIG%s", sigabbrev_np((int)info.ssi_signo));
-		finish(m, EXIT_SIGNAL + (int)info.ssi_signo, false, why);
-		break;
 	}
 }
 
 /* ---- the host's part ---- */
 
-static int open_signals(struct machine *m)
+/* Blocks `count` signals and opens a signalfd for them, before the first thread is made: all inherit it. */
+static int take_signals(struct loop_source *source, const int *signals, unsigned count)
 {
-	static const int taken[] = { SIGTERM, SIGINT, SIGHUP, SIGCONT, SIGTSTP, SIGUSR2 };
 	sigset_t set;
 
 	sigemptyset(&set);
-	for (unsigned i = 0; i < ARRAY_SIZE(taken); i++)
-		sigaddset(&set, taken[i]);
-	/* Before the first thread is made: all inherit it. */
+	for (unsigned i = 0; i < count; i++)
+		sigaddset(&set, signals[i]);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	m->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return m->signals.fd < 0 ? -errno : vcpu_install_kick();
+	source->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return source->fd < 0 ? -errno : 0;
+}
+
+static int open_signals(struct machine *m)
+{
+	static const int ends[] = { SIGTERM, SIGINT, SIGHUP };
+	static const int others[] = { SIGCONT, SIGTSTP, SIGUSR2 };
+	int err = take_signals(&m->ends, ends, ARRAY_SIZE(ends));
+
+	if (!err)
+		err = take_signals(&m->signals, others, ARRAY_SIZE(others));
+	return err ? err : vcpu_install_kick();
 }
 
 static int open_loop(struct machine *m)
 {
 	int err = loop_init(&m->loop);
 
+	m->ends.ready = end_ready;
 	m->signals.ready = signal_ready;
 	m->events.ready = event_ready;
 	if (!err)
@@ -199,6 +219,8 @@ static int open_loop(struct machine *m)
 		m->events.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		err = m->events.fd < 0 ? -errno : 0;
 	}
+	if (!err)
+		err = loop_add(&m->loop, &m->ends, EPOLLIN);
 	if (!err)
 		err = loop_add(&m->loop, &m->signals, EPOLLIN);
 	if (!err)
@@ -239,7 +261,7 @@ static int machine_init(struct machine *m, const struct run_config *config)
 
 	m->config = config;
 	m->status = EXIT_SETUP;
-	m->signals.fd = m->events.fd = -1;
+	m->ends.fd = m->signals.fd = m->events.fd = -1;
 	m->loop.epoll_fd = m->loop.stop_fd = -1;
 	m->files.kernel_fd = m->files.initrd_fd = -1;
 	set_name(m);
@@ -271,10 +293,16 @@ static int machine_init(struct machine *m, const struct run_config *config)
 	return err ? err : guest_start(&m->guest);
 }
 
+static void close_source(const struct loop_source *source)
+{
+	if (source->fd >= 0)
+		close(source->fd);
+}
+
 static void machine_fini(struct machine *m)
 {
 	guest_fini(&m->guest);
-	console_stop(&m->console, m->drain, m->signals.fd);
+	console_stop(&m->console, m->drain, m->ends.fd);
 	serial_socket_close(&m->socket);
 	console_fini(&m->console);
 	serial_socket_fini(&m->socket);
@@ -283,10 +311,9 @@ static void machine_fini(struct machine *m)
 		if (m->host.backends[i])
 			m->host.backends[i]->ops->close(m->host.backends[i]);
 	boot_close(&m->files);
-	if (m->signals.fd >= 0)
-		close(m->signals.fd);
-	if (m->events.fd >= 0)
-		close(m->events.fd);
+	close_source(&m->ends);
+	close_source(&m->signals);
+	close_source(&m->events);
 	loop_fini(&m->loop);
 }
 

@@ -4,31 +4,18 @@
  * when it got there: a full disk or a closed pipe is an error like any other.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "vmm/console.h"
 #include "vmm/doctor.h"
 #include "vmm/log.h"
 #include "vmm/machine.h"
 #include "vmm/options.h"
 #include "vmm/version.h"
-
-/* A closed standard descriptor would be given to the next file opened, which then gets our output.
- */
-static void keep_standard_fds(void)
-{
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd > STDERR_FILENO)
-		close(fd);
-}
 
 static int finish_stdout(int status)
 {
@@ -46,7 +33,9 @@ int main(int argc, char **argv)
 {
 	struct options options;
 
-	keep_standard_fds();
+	/* A closed standard descriptor would be given to the next file opened, which then gets our output. */
+	if (console_reserve_stdio())
+		return EXIT_SETUP;
 	/* A reader that went away is reported where the write fails. */
 	signal(SIGPIPE, SIG_IGN);
 	if (options_parse(&options, argc, argv))
