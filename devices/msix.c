@@ -90,6 +90,12 @@ void msix_fire(struct msix *msix, unsigned vector)
 	msix->ops->fire(msix->ctx, vector);
 }
 
+void msix_clear_pending(struct msix *msix)
+{
+	for (unsigned i = 0; i < msix->count; i++)
+		atomic_store(&msix->vectors[i].pending, false);
+}
+
 static uint64_t pending_bits(struct msix *msix, unsigned first)
 {
 	uint64_t bits = 0;

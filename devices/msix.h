@@ -70,4 +70,7 @@ static inline bool msix_enabled(struct msix *msix)
  */
 void msix_fire(struct msix *msix, unsigned vector);
 
+/* The function was reset: nothing is pending any more. No vector may be fired meanwhile. */
+void msix_clear_pending(struct msix *msix);
+
 #endif

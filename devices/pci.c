@@ -181,7 +181,9 @@ void pci_config_write(struct pci_function *function, unsigned offset, const void
 		uint8_t mask = function->writable[offset + i];
 		uint8_t *byte = &function->config[offset + i];
 
-		*byte = (uint8_t)((*byte & ~mask) | (bytes[i] & mask));
+		/* Other threads read bytes that never change without the lock. */
+		if (mask)
+			*byte = (uint8_t)((*byte & ~mask) | (bytes[i] & mask));
 	}
 	update_bars(function);
 	if (ranges_overlap(offset, len, PCI_COMMAND, 2)) {

@@ -34,7 +34,7 @@ struct pci_host_config {
 struct pci_host {
 	struct pci_host_config at;
 	pthread_mutex_t lock; /* configuration accesses */
-	uint32_t address;     /* the register at 0xCF8 */
+	_Atomic uint32_t address; /* the register at 0xCF8 */
 	struct pci_function *slots[PCI_SLOTS];
 	struct pci_function bridge; /* slot 0 */
 	pthread_mutex_t line_lock;  /* the lines' levels */

@@ -12,9 +12,35 @@
 
 #include "vmm/util.h"
 
+#define HUGE_PAGE MIB(2)
+
 void mem_init(struct mem *mem)
 {
 	memset(mem, 0, sizeof(*mem));
+}
+
+/*
+ * Reserves `size` bytes whose host address is a multiple of a huge page, as every region's gpa is: only
+ * where both agree can the host map the guest with huge pages.
+ */
+static void *map_aligned(uint64_t size)
+{
+	uint8_t *whole, *start;
+	size_t before;
+
+	if (size > SIZE_MAX - HUGE_PAGE)
+		return MAP_FAILED;
+	whole = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (whole == MAP_FAILED)
+		return MAP_FAILED;
+	start = (uint8_t *)align_up((uintptr_t)whole, HUGE_PAGE);
+	before = (size_t)(start - whole);
+	if (before)
+		munmap(whole, before);
+	if (before < HUGE_PAGE)
+		munmap(start + size, HUGE_PAGE - before);
+	return start;
 }
 
 int mem_add(struct mem *mem, uint64_t gpa, uint64_t size)
@@ -28,10 +54,9 @@ int mem_add(struct mem *mem, uint64_t gpa, uint64_t size)
 		return -EINVAL;
 	if (mem->count == MEM_MAX_REGIONS)
 		return -ENOSPC;
-	host = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		    -1, 0);
+	host = map_aligned(size);
 	if (host == MAP_FAILED)
-		return -errno;
+		return -ENOMEM;
 	/* Fewer, larger page faults and TLB entries; a kernel without them says no, and that is fine. */
 	madvise(host, size, MADV_HUGEPAGE);
 	madvise(host, size, MADV_DONTDUMP);

@@ -31,7 +31,7 @@ void mem_init(struct mem *mem);
 
 /*
  * Adds `size` bytes of zeroed memory at `gpa`, above all regions added before; both page-aligned.
- * Returns 0, -EINVAL (alignment, order, wrap), -ENOSPC (too many regions) or mmap's error.
+ * Returns 0, -EINVAL (alignment, order, wrap), -ENOSPC (too many regions) or -ENOMEM.
  */
 int mem_add(struct mem *mem, uint64_t gpa, uint64_t size);
 

@@ -8,6 +8,7 @@
  */
 #include "devices/net/tap.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -145,6 +146,24 @@ static void explain_attach(const struct tap *tap, int err, bool exists)
 		log_error("cannot attach to tap %s: %s", tap->name, strerror(err));
 }
 
+/* How many queues the interface has in use, by anybody; 0 if that cannot be told. */
+static unsigned count_queues(const char *name)
+{
+	char path[128];
+	struct dirent *entry;
+	unsigned count = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/queues", name);
+	dir = opendir(path);
+	if (!dir)
+		return 0;
+	while ((entry = readdir(dir)))
+		count += !strncmp(entry->d_name, "rx-", 3);
+	closedir(dir);
+	return count;
+}
+
 static int attach(struct tap *tap, bool exists)
 {
 	struct ifreq request = { 0 };
@@ -160,6 +179,11 @@ static int attach(struct tap *tap, bool exists)
 
 		explain_attach(tap, err, exists);
 		return -err;
+	}
+	/* A multiqueue tap lets anybody in, and would then share its frames out. */
+	if (count_queues(tap->name) > 1) {
+		explain_attach(tap, EBUSY, exists);
+		return -EBUSY;
 	}
 	return 0;
 }
@@ -182,10 +206,12 @@ static int set_header(const struct tap *tap)
 static void probe_offloads(struct tap *tap)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(offload_flags); i++) {
-		unsigned offload = offload_flags[i].offload;
+		unsigned offload = offload_flags[i].offload, needs = NET_OFFLOAD_CSUM;
 
-		/* A segmentation offload is taken only together with the checksum. */
-		if (!tap_set_offloads(&tap->backend, offload | NET_OFFLOAD_CSUM))
+		/* A segmentation offload is taken only with the checksum, ECN only with one of them. */
+		if (offload == NET_OFFLOAD_ECN)
+			needs |= tap->backend.offloads;
+		if (!tap_set_offloads(&tap->backend, offload | needs))
 			tap->backend.offloads |= offload;
 	}
 	tap_set_offloads(&tap->backend, 0);

@@ -60,6 +60,9 @@ static unsigned accepted_offloads(const struct virtio_net *net)
 	for (unsigned i = 0; i < ARRAY_SIZE(guest_offloads); i++)
 		if (virtio_has(&net->device.accepted, guest_offloads[i].feature))
 			offloads |= guest_offloads[i].offload;
+	/* And ECN one of the two. */
+	if (!(offloads & (NET_OFFLOAD_TSO4 | NET_OFFLOAD_TSO6)))
+		offloads &= ~NET_OFFLOAD_ECN;
 	return offloads;
 }
 

@@ -71,7 +71,7 @@ static void wire_failed(struct net_pair *pair, const char *what, int err)
 		pair->tx.blocked = false;
 		update_wire(pair);
 	} else if (!pair->wire_gone) {
-		log_limited(&pair->losses, "%s: %s to %s: %s: the frame is lost",
+		log_limited(&pair->losses, "%s: %s %s: %s: the frame is lost",
 			    pair->device->name, what, pair->backend->name, strerror(err));
 	}
 }
@@ -115,7 +115,7 @@ static bool send_chain(struct net_pair *pair, const struct vq_chain *chain)
 		return false;
 	if (sent < 0) {
 		net_count(&tx->counters.dropped, 1);
-		wire_failed(pair, "sending", (int)-sent);
+		wire_failed(pair, "sending to", (int)-sent);
 	} else {
 		count_frame(tx, chain->readable_bytes);
 	}
@@ -184,7 +184,7 @@ static enum receive_result receive_chain(struct net_pair *pair, struct vq_chain 
 	got = pair->backend->ops->recv(pair->backend, chain->iov, chain->writable + 1);
 	if (got < 0) {
 		if (got != -EAGAIN)
-			wire_failed(pair, "receiving", (int)-got);
+			wire_failed(pair, "receiving from", (int)-got);
 		return NOTHING;
 	}
 	if ((size_t)got > chain->writable_bytes || (size_t)got < HEADER_SIZE) {
@@ -263,6 +263,8 @@ static void run(struct net_pair *pair)
 	while (more && !loop_stopping(&pair->worker.loop)) {
 		more = run_tx(pair);
 		more |= run_rx(pair);
+		/* RX may have found the back end gone, for which TX was waiting. */
+		more |= pair->tx.active && !pair->tx.blocked;
 	}
 }
 

@@ -126,12 +126,17 @@ static void reset_registers(struct virtio_pci *t)
 	pthread_mutex_lock(&t->isr_lock);
 	set_intx(t, 0);
 	pthread_mutex_unlock(&t->isr_lock);
+	atomic_store(&t->commit_at_once, false);
+	msix_clear_pending(&t->msix);
 }
 
 static void write_status(struct virtio_pci *t, uint32_t value)
 {
-	if (value & VIRTIO_CONFIG_S_DRIVER_OK)
+	if (value & VIRTIO_CONFIG_S_DRIVER_OK) {
+		/* Partner: route() stages, then looks here. One of the two commits what it staged. */
+		atomic_store(&t->commit_at_once, true);
 		t->platform->ops->msi_commit(t->platform->ctx);
+	}
 	virtio_write_status(t->device, (uint8_t)value);
 	if (!value)
 		reset_registers(t);
@@ -412,7 +417,7 @@ static void route(void *ctx, unsigned vector, uint64_t address, uint32_t data)
 	struct virtio_pci *t = ctx;
 
 	t->platform->ops->msi_set(t->platform->ctx, t->messages[vector].source, address, data);
-	if (virtio_status(t->device) & VIRTIO_CONFIG_S_DRIVER_OK)
+	if (atomic_load(&t->commit_at_once))
 		t->platform->ops->msi_commit(t->platform->ctx);
 }
 

@@ -28,6 +28,7 @@ struct virtio_pci {
 	const struct platform *platform;
 	struct virtio_pci_message *messages; /* one a vector */
 	unsigned message_count;
+	atomic_bool commit_at_once; /* the driver set DRIVER_OK: messages are no longer only staged */
 	unsigned window; /* offset of the configuration access capability */
 	pthread_mutex_t lock; /* the registers, and all calls into the device */
 	uint32_t device_feature_select;

@@ -172,6 +172,9 @@ static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain, const str
 	if (!d->len || d->len % sizeof(*table) || count > vq->size)
 		return vq_fail(vq, "an indirect table's length is 0, odd, or more than the queue's");
 	table = mem_ptr(vq->mem, d->addr, d->len);
+	/* No alignment is demanded of it, but every allocator gives that of the widest field. */
+	if (d->addr % sizeof(table->addr))
+		return vq_fail(vq, "an indirect table is misaligned");
 	if (!table)
 		return vq_fail(vq, "an indirect table is outside of guest memory");
 	return walk(vq, chain, table, count, 0, &budget, NULL);
