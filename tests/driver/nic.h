@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A virtio-net device on a board, with a socketpair for its wire and a driver of ours in front:
+ * what tests of traffic share. The driver runs in the test's thread, or several; the device has its
+ * worker.
+ */
+#ifndef WHELP_TESTS_NIC_H
+#define WHELP_TESTS_NIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "devices/net/backend.h"
+#include "devices/virtio/net.h"
+#include "devices/virtio/transport_pci.h"
+#include "tests/driver/board.h"
+#include "tests/driver/ring.h"
+#include "tests/driver/virtio_driver.h"
+
+#define NIC_SLOT   3u
+#define NIC_HEADER 12u
+/* The largest frame, and that with its header in pages. */
+#define NIC_MAX_FRAME  65535u
+#define NIC_MAX_PACKET (NIC_MAX_FRAME + NIC_HEADER)
+
+enum { NIC_RX, NIC_TX };
+enum { NIC_CONFIG_VECTOR, NIC_RX_VECTOR, NIC_TX_VECTOR };
+
+struct nic {
+	struct board board;
+	struct net_backend *backend;
+	int peer; /* the wire's other end; -1 once closed */
+	struct virtio_net net;
+	struct virtio_pci pci;
+	struct driver driver;
+	struct ring rx;
+	struct ring tx;
+	unsigned tx_kicks; /* that the device wanted, and got */
+	unsigned rx_kicks;
+};
+
+struct nic_setup {
+	bool no_event_idx;
+	bool no_indirect;
+	bool intx;
+	bool no_rx; /* leave the queue disabled */
+	bool no_tx;
+	uint16_t size; /* of the rings; 0: what is offered */
+};
+
+/* cmocka's fixture: a plugged device over a loopback, probed and not started. */
+int nic_make(void **state);
+int nic_unmake(void **state);
+
+/* The same over a back end of the caller's, which nic_fini() closes. */
+void nic_init(struct nic *nic, struct net_backend *backend, int peer);
+void nic_fini(struct nic *nic);
+
+/* Resets the device and starts it anew, all guest memory given back first; every step is asserted.
+ */
+void nic_up(struct nic *nic, const struct nic_setup *setup);
+
+/* The first steps of nic_up(), up to DRIVER_OK. */
+void nic_prepare(struct nic *nic, const struct nic_setup *setup);
+
+/* Publishes what was added to the ring and kicks if the device wants it. */
+void nic_publish_rx(struct nic *nic);
+void nic_publish_tx(struct nic *nic);
+
+/*
+ * Waits for the next used chain, asleep until its interrupt; asserts that it comes. Returns its
+ * token.
+ */
+void *nic_wait_rx(struct nic *nic, uint32_t *written);
+void *nic_wait_tx(struct nic *nic);
+
+/* The wire's other end: one packet, header included, asserted to come; and to go. */
+size_t nic_peer_recv(struct nic *nic, void *packet, size_t size);
+void nic_peer_send(struct nic *nic, const void *packet, size_t len);
+
+/* False when the wire is full. */
+bool nic_peer_try_send(struct nic *nic, const void *packet, size_t len);
+
+/* A packet of `len` bytes in all, told by `seed`: a header of zeroes, then a pattern. */
+void nic_fill(uint8_t *packet, size_t len, uint32_t seed);
+bool nic_is(const uint8_t *packet, size_t len, uint32_t seed);
+
+/* Sends one packet and sees it arrive, then receives one: the device is well. */
+void nic_ping(struct nic *nic);
+
+/* Asserts that the worker sleeps, mostly: over a short while it uses less than a tenth of a CPU. */
+void nic_expect_idle(struct nic *nic);
+
+/* Waits until one of the worker's counters has reached `least`; asserts that it does. */
+void nic_wait_counter(const uint64_t *counter, uint64_t least);
+
+#endif

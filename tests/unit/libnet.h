@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Small steps of tests with traffic: one piece, one packet of NET_SIZE bytes, told by its seed. */
+#ifndef WHELP_TESTS_LIBNET_H
+#define WHELP_TESTS_LIBNET_H
+
+#include <stdint.h>
+
+#include "tests/driver/nic.h"
+
+#define NET_SIZE 100u
+
+/* The status of a device that runs. */
+#define NET_OK_STATUS                                                                              \
+	(VIRTIO_CONFIG_S_ACKNOWLEDGE | VIRTIO_CONFIG_S_DRIVER | VIRTIO_CONFIG_S_FEATURES_OK |      \
+	 VIRTIO_CONFIG_S_DRIVER_OK)
+
+/* Guest memory with a packet of `len` bytes. */
+struct ring_piece net_tx_piece(struct nic *nic, uint32_t len, uint32_t seed);
+
+/* One descriptor; `nic` is its token. */
+void net_add_tx(struct nic *nic, struct ring_piece piece);
+void net_add_rx(struct nic *nic, uint64_t gpa, uint32_t len);
+
+/* The wire's other end gets the packet. */
+void net_expect_packet(struct nic *nic, uint32_t seed);
+
+/* A buffer is posted, a packet sent and received. */
+void net_receive(struct nic *nic, uint32_t seed);
+
+#endif
