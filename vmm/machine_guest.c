@@ -258,7 +258,11 @@ void guest_fini(struct guest *g)
 	if (!g->built)
 		return;
 	stop_cpus(g);
-	/* Its BARs' eventfds are taken from KVM while the devices that own them still live. */
+	/* The devices' workers end first: they raise interrupts. */
+	for (unsigned i = 0; i < ARRAY_SIZE(g->nics); i++)
+		if (g->nics[i])
+			virtio_pci_reset(&g->nics[i]->pci);
+	/* Then KVM gives up the BARs' eventfds, while the devices that own them still live. */
 	if (g->pci.at.platform)
 		pci_host_fini(&g->pci);
 	for (unsigned i = 0; i < ARRAY_SIZE(g->nics); i++) {

@@ -63,6 +63,7 @@ int net_stats_write(const char *path, const char *machine, struct virtio_net *co
 	char temporary[4096];
 	int err = 0;
 
+	errno = 0;
 	/* A reader never sees half a file: it is written beside its name, then moved there. */
 	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.new", path) >= sizeof(temporary))
 		err = -ENAMETOOLONG;

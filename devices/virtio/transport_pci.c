@@ -560,12 +560,20 @@ int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
 	return 0;
 }
 
+void virtio_pci_reset(struct virtio_pci *t)
+{
+	if (!t->device || !t->device->transport)
+		return;
+	pthread_mutex_lock(&t->lock);
+	virtio_write_status(t->device, 0);
+	pthread_mutex_unlock(&t->lock);
+}
+
 void virtio_pci_fini(struct virtio_pci *t)
 {
 	if (!t->device)
 		return;
-	if (t->device->transport)
-		virtio_write_status(t->device, 0);
+	virtio_pci_reset(t);
 	msix_fini(&t->msix);
 	for (unsigned i = 0; i < t->message_count; i++)
 		t->platform->ops->msi_free(t->platform->ctx, t->messages[i].source);

@@ -49,4 +49,7 @@ int virtio_pci_init(struct virtio_pci *transport, struct virtio_device *device,
 		    const struct platform *platform, uint32_t class_code);
 void virtio_pci_fini(struct virtio_pci *transport);
 
+/* Resets the device as a driver would: when this returns none of its threads runs. Fine on a zeroed struct. */
+void virtio_pci_reset(struct virtio_pci *transport);
+
 #endif

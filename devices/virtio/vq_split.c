@@ -102,6 +102,8 @@ static int split_activate(struct virtqueue *vq)
 		vq_fail(vq, "a part of the ring is outside of guest memory");
 		return -EFAULT;
 	}
+	/* With event indices it stays 0 (2.7.10). */
+	le16_store_relaxed(&s->used->flags, 0);
 	return 0;
 }
 
