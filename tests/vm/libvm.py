@@ -78,11 +78,11 @@ class Host:
     def tap(self, name='tap0', address='192.0.2.1/24', options='', mtu=None, up=True):
         self.run(f'ip tuntap add dev {name} mode tap {options}')
         if mtu:
-            self.run(f'ip link set {name} mtu {mtu}')
+            self.run(f'ip link set dev {name} mtu {mtu}')
         if address:
             self.run(f'ip addr add {address} dev {name}')
         if up:
-            self.run(f'ip link set {name} up')
+            self.run(f'ip link set dev {name} up')
         return name
 
     def links(self):

@@ -116,7 +116,9 @@ def test_link_and_driver(start, host):
     ping_again(host)
     assert machine.dmesg_faults() == []
     machine.poweroff()
-    assert not [line for line in machine.errors.splitlines() if 'powered off' not in line], machine.errors
+    # That the tap was down is worth a line or some, but not one for each frame.
+    lines = machine.errors.splitlines()
+    assert all('sending to tap0: Input/output error' in line for line in lines[:-1]) and len(lines) < 20, lines
 
 
 def ping_again(host):

@@ -76,7 +76,7 @@ def test_no_descriptors(micro):
 def test_h7_somebody_elses_tap(public, host):
     host.tap('mine', options=f'user {NOBODY}', address=None)
     host.tap('root', options='user 0', address=None)
-    host.tap('group', options='group 0', address=None)
+    host.tap('team', options='group 0', address=None)
 
     def attach(tap):
         return call(host.command(as_nobody(public, public / 'whelp', 'run', '--kernel', public / 'kernel', '--net',
@@ -84,7 +84,7 @@ def test_h7_somebody_elses_tap(public, host):
     ok = attach('mine')
     assert (ok.returncode, ok.stdout) == (0, 'x'), ok
     one_line(attach('root'), 1, 'tap root', 'belongs to user 0', str(NOBODY))
-    one_line(attach('group'), 1, 'tap group', 'belongs to group 0')
+    one_line(attach('team'), 1, 'tap team', 'belongs to group 0')
     one_line(attach('new'), 1, 'tap new does not exist', 'ip tuntap add', str(NOBODY))
 
 
