@@ -272,10 +272,19 @@ static void abort_job(struct job *j)
 	close_fd(&j->out);
 }
 
+/* A shell ignores the keyboard's signals in what it starts in the background, and so did init with us. */
+static void default_signals(void)
+{
+	static const int signals[] = { SIGPIPE, SIGINT, SIGQUIT };
+
+	for (unsigned i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		signal(signals[i], SIG_DFL);
+}
+
 static void exec_shell(const char *command, int in, int out)
 {
 	setsid();
-	signal(SIGPIPE, SIG_DFL);
+	default_signals();
 	if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(127);
 	execl("/bin/sh", "sh", "-c", PRELUDE "eval \"$1\"", "sh", command, (char *)NULL);
@@ -508,8 +517,14 @@ int main(int argc, char **argv)
 {
 	static struct agent a;
 
+	if (argc > 2 && !strcmp(argv[1], "--exec")) {
+		default_signals();
+		execvp(argv[2], &argv[2]);
+		perror(argv[2]);
+		return EXIT_FAILURE;
+	}
 	if (argc != 2) {
-		fprintf(stderr, "usage: agent DEVICE\n");
+		fprintf(stderr, "usage: agent DEVICE\n       agent --exec COMMAND... (with default signals)\n");
 		return EXIT_FAILURE;
 	}
 	a.tty = open_port(argv[1]);
