@@ -361,7 +361,7 @@ static void test_no_room(void **state)
 	assert_int_equal(acpi_build(*state, 256), 0);
 	mem_init(&mem);
 	assert_int_equal(acpi_build(&mem, 1), 0);
-	assert_int_equal(mem_add(&mem, 0, LAYOUT_ACPI_END - PAGE_SIZE), 0);
+	assert_int_equal(mem_add(&mem, 0, align_down(LAYOUT_ACPI_END, PAGE_SIZE)), 0);
 	assert_int_equal(acpi_build(&mem, 1), 0);
 	mem_fini(&mem);
 }

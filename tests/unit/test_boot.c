@@ -22,6 +22,22 @@
 #include "vmm/x86/boot_internal.h"
 #include "vmm/x86/layout.h"
 
+/* Linux's last resort is a jump there in real mode, and it has to end in a reset. */
+static void test_reset_vector_resets(void **state)
+{
+	static const uint8_t out_dx_al = 0xee, mov_dx = 0xba, mov_al = 0xb0;
+	struct libboot *boot = *state;
+	const uint8_t *code;
+
+	assert_int_equal(libboot_load_image(boot), 0);
+	code = libboot_at(boot, LAYOUT_RESET_VECTOR, 16);
+	assert_int_equal(code[0], mov_dx);
+	assert_int_equal(code[1] | code[2] << 8, LAYOUT_POWER + 2);
+	assert_int_equal(code[3], mov_al);
+	assert_int_equal(code[4], LAYOUT_RESET_VALUE);
+	assert_int_equal(code[5], out_dx_al);
+}
+
 static void test_zero_page(void **state)
 {
 	struct libboot *boot = *state;
@@ -436,6 +452,7 @@ static void test_h17_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(test_reset_vector_resets),
 		TEST(test_zero_page),
 		TEST(test_page_tables_map_4_gib),
 		TEST(test_gdt),

@@ -310,6 +310,25 @@ static void fill_e820(struct boot_params *params, const struct mem *mem)
 			 E820_RAM);
 }
 
+/*
+ * Without firmware there is none to jump to, which is how Linux resets a hardware-reduced machine when all
+ * else is ruled out: in real mode, to the reset vector. What stands there does what firmware would.
+ */
+static int write_reset_vector(const struct mem *mem)
+{
+	static const uint8_t code[] = {
+		0xba, (LAYOUT_POWER + 2) & 0xff, (LAYOUT_POWER + 2) >> 8, /* mov dx, the reset register */
+		0xb0, LAYOUT_RESET_VALUE,				  /* mov al, its value */
+		0xee,							  /* out dx, al */
+		0xf4,							  /* hlt */
+		0xeb, 0xfd,						  /* jmp to the hlt */
+	};
+
+	_Static_assert(LAYOUT_RESET_VECTOR + sizeof(code) <= LAYOUT_HIGH_RAM, "it fits");
+	return mem_write(mem, LAYOUT_RESET_VECTOR, code, sizeof(code));
+}
+
+
 /* One to one, in 2 MiB pages. */
 static void fill_page_tables(uint64_t *tables)
 {
@@ -359,6 +378,8 @@ int boot_load(const struct boot_files *files, const struct mem *mem, struct boot
 		return ret;
 	fill_page_tables(tables);
 	ret = mem_write(mem, LAYOUT_GDT, boot_gdt, sizeof(boot_gdt));
+	if (!ret)
+		ret = write_reset_vector(mem);
 	if (ret)
 		return ret;
 	entry->rip = kernel.entry;

@@ -16,7 +16,8 @@
 #define LAYOUT_CMDLINE	   0x20000ull
 #define LAYOUT_LOW_RAM_END 0x9fc00ull
 #define LAYOUT_ACPI	   0xe0000ull /* RSDP, where the BIOS area is searched, then all tables */
-#define LAYOUT_ACPI_END	   0x100000ull
+#define LAYOUT_ACPI_END	   0xffff0ull
+#define LAYOUT_RESET_VECTOR 0xffff0ull /* f000:fff0, where a PC's firmware starts */
 #define LAYOUT_HIGH_RAM	   0x100000ull
 
 /* The gap below 4 GiB that holds no RAM. */
