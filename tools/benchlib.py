@@ -251,7 +251,7 @@ def machine():
     """What a figure has to be published with."""
     return {
         'host': describe_host(),
-        'kvm': f'lab: {cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}' if in_lab() else 'native',
+        'kvm': f'lab, emulated {cpu_model()}, Linux {platform.release()}' if in_lab() else 'native',
         'lab': in_lab(),
     }
 

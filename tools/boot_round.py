@@ -4,8 +4,9 @@
 
 usage: boot_round.py SPEC
 
-SPEC is JSON: kernel, initrd, cmdline, memory (MiB), cpus, order (of the VMMs). Prints one line of JSON: for each VMM the seconds from exec to init and
-the resident bytes beyond the guest's memory at that moment.
+SPEC is JSON: whelp (its program), kernel, initrd, cmdline, memory (MiB), cpus, order (of the VMMs). Prints one
+line of JSON: for each VMM the seconds from exec to init and the resident bytes beyond the guest's memory at that
+moment.
 """
 
 import json
@@ -31,7 +32,7 @@ NETDEV = f'tap,id=n0,ifname={TAP},script=no,downscript=no'
 def argv(vmm, spec):
     """The command line of a VMM; the same kernel, initrd, command line, memory, CPUs and tap for each."""
     if vmm == 'whelp':
-        return [benchlib.build_dir() / 'whelp', 'run', '--kernel', spec['kernel'], '--initrd', spec['initrd'],
+        return [spec['whelp'], 'run', '--kernel', spec['kernel'], '--initrd', spec['initrd'],
                 '--cmdline', spec['cmdline'], '--memory', f'{spec["memory"]}M', '--cpus', spec['cpus'],
                 '--net', f'tap={TAP},mac={MAC}']
     common = [*QEMU, '-kernel', spec['kernel'], '-initrd', spec['initrd'], '-append', spec['cmdline'],
@@ -73,7 +74,7 @@ def warm_up(spec, work):
     """Brings what is read into the page cache: in the lab files are slow to read the first time."""
     for name in ('kernel', 'initrd'):
         spec[name] = shutil.copy(spec[name], f'{work}/{name}')
-    benchlib.run([benchlib.build_dir() / 'whelp', '--version'])
+    benchlib.run([spec['whelp'], '--version'])
     if set(spec['order']) - {'whelp'}:
         benchlib.run(['qemu-system-x86_64', '--version'])
         for directory in QEMU_SHARE:

@@ -6,7 +6,6 @@ usage: demo.py KERNEL INITRD NETPERF SECONDS CPUS
 """
 
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -94,10 +93,10 @@ def print_table(rows, boot, release, cpus):
     print(f'\n{version}, guest Linux {release} with {cpus} CPU{"s" * (cpus > 1)} and {MEMORY}')
     print(f'host: {machine["host"]}')
     if machine['lab']:
-        print(f'in a {machine["kvm"]}')
+        print(f'KVM: {machine["kvm"]}, {cpus} CPU{"s" * (cpus > 1)}')
         print(benchlib.LAB_WARNING)
     else:
-        print(f'KVM: native, Linux {platform.release()}')
+        print('KVM: native')
     print()
     print(benchlib.table(['what', 'figure', 'packets', 'kicks/1000', 'interrupts/1000'],
                          [['boot, from exec to init, console shown', f'{boot:.2f} s', '', '', ''], *rows]),
