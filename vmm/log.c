@@ -5,6 +5,7 @@
  */
 #include "vmm/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -68,12 +69,11 @@ void log_info(const char *fmt, ...)
 	va_end(args);
 }
 
-void log_limited(struct log_limit *limit, const char *fmt, ...)
+/* Whether the limit lets a line through, and how many it held back before. */
+static bool passes(struct log_limit *limit, unsigned *suppressed)
 {
 	struct timespec ts;
-	unsigned suppressed;
 	uint64_t now;
-	va_list args;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	now = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
@@ -83,11 +83,27 @@ void log_limited(struct log_limit *limit, const char *fmt, ...)
 	}
 	if (limit->in_window >= LOG_BURST) {
 		limit->suppressed++;
-		return;
+		return false;
 	}
 	limit->in_window++;
-	suppressed = limit->suppressed;
+	*suppressed = limit->suppressed;
 	limit->suppressed = 0;
+	return true;
+}
+
+void log_limited(struct log_limit *limit, const char *fmt, ...)
+{
+	/* One for all limits: what comes here is rare, or about to be silenced. */
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	unsigned suppressed;
+	va_list args;
+	bool pass;
+
+	pthread_mutex_lock(&lock);
+	pass = passes(limit, &suppressed);
+	pthread_mutex_unlock(&lock);
+	if (!pass)
+		return;
 	va_start(args, fmt);
 	put_line("warning: ", fmt, args, suppressed);
 	va_end(args);

@@ -23,7 +23,7 @@ void log_info(const char *fmt, ...) PRINTF_LIKE(1, 2);
 /*
  * A rate limit for messages that a guest or a host's network can cause at will: at most LOG_BURST
  * lines in LOG_INTERVAL_NS, then silence; the next line that gets through says how many did not.
- * Zero-initialised is ready to use. One per object and kind of message, used by one thread at a time.
+ * Zero-initialised is ready to use. One per object and kind of message; by any thread.
  */
 #define LOG_BURST	5u
 #define LOG_INTERVAL_NS 5000000000ull

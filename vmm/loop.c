@@ -19,11 +19,14 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "vmm/util.h"
+
 int loop_init(struct loop *loop)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 
 	atomic_init(&loop->stopping, false);
+	loop->again = NULL;
 	loop->stop_fd = -1;
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll_fd < 0)
@@ -68,15 +71,24 @@ void loop_remove(struct loop *loop, struct loop_source *source)
 	control(loop, EPOLL_CTL_DEL, source, 0);
 }
 
+void loop_again(struct loop *loop, struct loop_source *source)
+{
+	loop->again = source;
+}
+
 void loop_run(struct loop *loop)
 {
 	while (!loop_stopping(loop)) {
-		struct epoll_event event;
+		struct epoll_event event = { 0 };
 		struct loop_source *source;
+		int ready = epoll_wait(loop->epoll_fd, &event, 1, loop->again ? 0 : -1);
 
-		if (epoll_wait(loop->epoll_fd, &event, 1, -1) != 1)
-			continue;
-		source = event.data.ptr;
+		if (ready == 1) {
+			source = event.data.ptr;
+		} else {
+			source = loop->again;
+			loop->again = NULL;
+		}
 		if (source)
 			source->ready(source, event.events);
 	}
@@ -93,12 +105,41 @@ void loop_stop(struct loop *loop)
 	(void)written;
 }
 
+static void call_ready(struct loop_source *source, uint32_t events)
+{
+	struct worker *worker = container_of(source, struct worker, calls);
+	uint64_t count;
+	ssize_t got = read(source->fd, &count, sizeof(count));
+
+	(void)events;
+	(void)got;
+	pthread_mutex_lock(&worker->lock);
+	if (worker->call) {
+		worker->call->run(worker->call->ctx);
+		worker->call->done = true;
+		worker->call = NULL;
+		pthread_cond_broadcast(&worker->answered);
+	}
+	pthread_mutex_unlock(&worker->lock);
+}
+
 int worker_init(struct worker *worker, const char *name, void (*begin)(struct worker *worker))
 {
+	int err;
+
 	memset(worker, 0, sizeof(*worker));
 	worker->begin = begin;
 	snprintf(worker->name, sizeof(worker->name), "%s", name);
-	return loop_init(&worker->loop);
+	pthread_mutex_init(&worker->lock, NULL);
+	pthread_cond_init(&worker->answered, NULL);
+	worker->calls = (struct loop_source){ .fd = -1, .ready = call_ready };
+	err = loop_init(&worker->loop);
+	if (err)
+		return err;
+	worker->calls.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (worker->calls.fd < 0)
+		return -errno;
+	return loop_add(&worker->loop, &worker->calls, EPOLLIN);
 }
 
 static void *worker_main(void *arg)
@@ -135,8 +176,33 @@ void worker_stop(struct worker *worker)
 	worker->running = false;
 }
 
+void worker_call(struct worker *worker, void (*run)(void *ctx), void *ctx)
+{
+	struct worker_call call = { .run = run, .ctx = ctx };
+	uint64_t one = 1;
+	ssize_t written;
+
+	if (!worker->running) {
+		run(ctx);
+		return;
+	}
+	pthread_mutex_lock(&worker->lock);
+	while (worker->call)
+		pthread_cond_wait(&worker->answered, &worker->lock);
+	worker->call = &call;
+	written = write(worker->calls.fd, &one, sizeof(one));
+	(void)written;
+	while (!call.done)
+		pthread_cond_wait(&worker->answered, &worker->lock);
+	pthread_mutex_unlock(&worker->lock);
+}
+
 void worker_fini(struct worker *worker)
 {
 	worker_stop(worker);
+	if (worker->calls.fd >= 0)
+		close(worker->calls.fd);
+	pthread_cond_destroy(&worker->answered);
+	pthread_mutex_destroy(&worker->lock);
 	loop_fini(&worker->loop);
 }

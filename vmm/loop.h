@@ -26,6 +26,7 @@ struct loop {
 	int epoll_fd;
 	int stop_fd; /* eventfd */
 	atomic_bool stopping;
+	struct loop_source *again; /* of loop_again(), or NULL */
 };
 
 /* 0 or -errno. loop_fini() is fine on what a failed loop_init() left. */
@@ -36,6 +37,12 @@ void loop_fini(struct loop *loop);
 int loop_add(struct loop *loop, struct loop_source *source, uint32_t events);
 int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_source *source);
+
+/*
+ * For a callback that has more to do than it should at once: calls `source`, which need not be in the loop,
+ * without events as soon as no other is ready. There is one such source at a time. From the loop's thread.
+ */
+void loop_again(struct loop *loop, struct loop_source *source);
 
 /*
  * Calls ready sources until loop_stop(). A source may be removed by its own callback, not by another
@@ -52,8 +59,19 @@ static inline bool loop_stopping(const struct loop *loop)
 	return atomic_load_explicit(&loop->stopping, memory_order_relaxed);
 }
 
+/* A function to run on a worker's thread, at the top of its loop. */
+struct worker_call {
+	void (*run)(void *ctx);
+	void *ctx;
+	bool done;
+};
+
 struct worker {
 	struct loop loop;
+	struct loop_source calls; /* eventfd: `call` is set */
+	pthread_mutex_t lock;	  /* `call` */
+	pthread_cond_t answered;
+	struct worker_call *call;
 	void (*begin)(struct worker *worker); /* first thing in its thread; NULL: nothing */
 	pthread_t thread;
 	bool running;
@@ -69,7 +87,14 @@ int worker_start(struct worker *worker);
 /* Stops and joins the thread if it runs: when this returns no callback of its loop is under way. */
 void worker_stop(struct worker *worker);
 
-/* Also stops it. Fine on a zeroed worker, whose loop_init() never ran, with `loop` fds of -1. */
+/*
+ * Runs `run(ctx)` on the worker's thread, between two of its callbacks, and returns when it has run: a way to
+ * change what the thread owns. On a worker that does not run, it is called here. Callers take turns; not from
+ * the worker's own thread.
+ */
+void worker_call(struct worker *worker, void (*run)(void *ctx), void *ctx);
+
+/* Also stops it. Fine after a failed worker_init(). */
 void worker_fini(struct worker *worker);
 
 #endif
