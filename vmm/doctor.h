@@ -41,8 +41,9 @@ struct doctor_report {
 	double mips; /* guest instructions, millions per second; 0: not measured */
 
 	struct doctor_device tun;
-	uint32_t tun_features; /* IFF_*, 0 if unknown */
-	int tun_offloads;      /* TUN_F_*, negative if unknown */
+	uint32_t tun_features;		 /* IFF_*, 0 if unknown */
+	int tun_offloads;		 /* TUN_F_*, negative if unknown */
+	enum doctor_answer tun_steering; /* a tap takes an eBPF program from us */
 	struct doctor_device vhost_net;
 
 	char kernel[65]; /* release */
@@ -70,6 +71,19 @@ void doctor_collect(struct doctor_report *report, const struct doctor_paths *pat
 /* Appends a row; `remedy` is dropped for DOCTOR_OK. */
 void doctor_row(struct doctor_report *report, const char *name, enum doctor_state state,
 		const char *found, const char *remedy);
+
+/* The offloads of a tap that virtio-net passes through, in the order of the report. */
+struct doctor_offload {
+	const char *name;
+	unsigned flags; /* TUN_F_*: all of them, or it lacks the offload */
+	unsigned with;	/* the kernel refuses the flags without these */
+	const char *since; /* the Linux version that brought it; NULL: no need to tell */
+};
+
+extern const struct doctor_offload doctor_offloads[];
+extern const unsigned doctor_offload_count;
+
+bool doctor_has_offload(const struct doctor_report *report, const struct doctor_offload *offload);
 
 /* The rows about tun, and the fields. */
 void doctor_collect_tun(struct doctor_report *report, const char *path);

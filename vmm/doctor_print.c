@@ -56,29 +56,24 @@ static json_t *json_kvm(const struct doctor_report *report)
 
 static json_t *json_tun(const struct doctor_report *report)
 {
-	static const struct {
-		unsigned flag;
-		const char *name;
-	} names[] = {
-		{ TUN_F_CSUM, "csum" },
-		{ TUN_F_TSO4, "tso4" },
-		{ TUN_F_TSO6, "tso6" },
-		{ TUN_F_TSO_ECN, "tso_ecn" },
-	};
 	json_t *tun = json_device(&report->tun), *list = json_null();
-	size_t i;
+	json_t *steering = report->tun_steering == DOCTOR_UNKNOWN
+				   ? json_null()
+				   : json_boolean(report->tun_steering == DOCTOR_YES);
+	unsigned i;
 
 	if (report->tun_offloads >= 0) {
 		list = json_array();
-		for (i = 0; i < ARRAY_SIZE(names); i++) {
-			if ((unsigned)report->tun_offloads & names[i].flag)
-				json_array_append_new(list, json_string(names[i].name));
+		for (i = 0; i < doctor_offload_count; i++) {
+			if (doctor_has_offload(report, &doctor_offloads[i]))
+				json_array_append_new(list, json_string(doctor_offloads[i].name));
 		}
 	}
 	json_object_set_new(tun, "vnet_hdr", json_boolean(report->tun_features & IFF_VNET_HDR));
 	json_object_set_new(tun, "multi_queue",
 			    json_boolean(report->tun_features & IFF_MULTI_QUEUE));
 	json_object_set_new(tun, "offloads", list);
+	json_object_set_new(tun, "steering", steering);
 	return tun;
 }
 

@@ -13,61 +13,27 @@
 #include "vmm/options_value.h"
 #include "vmm/util.h"
 
-/* How many single-character edits lead from `a` to `b`, both short; large if one is long. */
-static unsigned edit_distance(const char *a, const char *b)
-{
-	unsigned row[32], i, j;
-	size_t len = strlen(b);
-
-	if (strlen(a) >= ARRAY_SIZE(row) || len >= ARRAY_SIZE(row))
-		return ARRAY_SIZE(row);
-	for (j = 0; j <= len; j++)
-		row[j] = j;
-	for (i = 0; a[i]; i++) {
-		unsigned diagonal = row[0];
-
-		row[0] = i + 1;
-		for (j = 1; j <= len; j++) {
-			unsigned changed = diagonal + (a[i] != b[j - 1]);
-
-			diagonal = row[j];
-			row[j] = MIN(changed, MIN(row[j], row[j - 1]) + 1);
-		}
-	}
-	return row[len];
-}
-
-static void consider(const char *candidate, const char *given, const char **best, unsigned *least)
-{
-	unsigned distance = edit_distance(given, candidate);
-
-	if (distance >= *least)
-		return;
-	*least = distance;
-	*best = candidate;
-}
-
 /* What was probably meant by an unknown option, or NULL. */
 static const char *nearest_option(const struct command_info *info, const char *given)
 {
-	const char *best = NULL;
-	unsigned least = 4, i;
+	struct nearest nearest = { .given = given, .least = 4 };
+	unsigned i;
 
 	for (i = 0; info && i < info->count; i++)
-		consider(info->options[i].name, given, &best, &least);
+		nearest_offer(&nearest, info->options[i].name);
 	for (i = 0; i < option_common_count; i++)
-		consider(option_common[i].name, given, &best, &least);
-	return best;
+		nearest_offer(&nearest, option_common[i].name);
+	return nearest.best;
 }
 
 static const char *nearest_command(const char *given)
 {
-	const char *best = NULL;
-	unsigned least = 3, i;
+	struct nearest nearest = { .given = given, .least = 3 };
+	unsigned i;
 
 	for (i = 0; i < option_command_count; i++)
-		consider(option_commands[i].name, given, &best, &least);
-	return best;
+		nearest_offer(&nearest, option_commands[i].name);
+	return nearest.best;
 }
 
 /* True for "--name" and for "--name=anything". */

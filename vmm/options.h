@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "vmm/net_features.h"
 #include "vmm/util.h"
 
 #define OPTIONS_MAX_NETS   16
@@ -18,6 +19,10 @@
 #define OPTIONS_MAX_MEMORY GIB(512)
 #define OPTIONS_MIN_MTU	   68 /* virtio 1.2, 5.1.4.1: the device must not offer less */
 #define OPTIONS_MAX_MTU	   65535
+#define OPTIONS_MAX_QUEUES 32 /* pairs of one NIC */
+#define OPTIONS_MIN_RING   2
+#define OPTIONS_MAX_RING   4096
+#define OPTIONS_RING	   256
 
 /* Exit statuses of `whelp run`; options_help() prints them. */
 enum exit_status {
@@ -35,8 +40,23 @@ enum exit_status {
 /* One `--net`: virtio-net on a tap. */
 struct net_config {
 	char tap[IFNAMSIZ];
-	uint8_t mac[6]; /* all zero: one is made from the host's and the tap's names */
-	uint16_t mtu;	/* 0: not offered */
+	uint8_t mac[6];	 /* all zero: one is made from the host's and the tap's names */
+	uint16_t mtu;	 /* 0: not offered */
+	unsigned queues; /* pairs, 1 to OPTIONS_MAX_QUEUES */
+	/* OPTIONS_MIN_RING to OPTIONS_MAX_RING; powers of two, unless ring_packed is wanted. */
+	unsigned rx_ring;
+	unsigned tx_ring;
+	bool notify_pio; /* kicks go to an I/O BAR and not to a memory BAR */
+	/* As in the configuration (5.1.4); UINT32_MAX and UINT8_MAX: unknown. */
+	uint32_t speed;
+	uint8_t duplex;
+	/*
+	 * Sets of features (net_features.h). The device offers those of `wanted` that it and the
+	 * tap can do, and refuses to start without one of `required`, a subset: it was asked for by
+	 * name, or by a key that is nothing without it. In `wanted`, each feature's needs are met.
+	 */
+	uint32_t wanted[NET_FEATURE_WORDS];
+	uint32_t required[NET_FEATURE_WORDS];
 };
 
 /* `whelp run`. Strings point into argv. */

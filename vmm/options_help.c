@@ -129,24 +129,44 @@ static void help_doctor(FILE *out)
 	print_statuses(out, doctor_statuses, ARRAY_SIZE(doctor_statuses));
 }
 
+static void print_features(FILE *out, bool off)
+{
+	unsigned i;
+
+	for (i = 0; i < net_feature_count; i++) {
+		if ((net_features[i].use == NET_FEATURE_OFF) == off)
+			print_row(out, 25, net_features[i].name, NULL, net_features[i].help);
+	}
+}
+
 static void help_net(FILE *out)
 {
-	const struct option_key *keys;
-	unsigned count, i;
+	unsigned i;
 
-	keys = net_config_keys(&count);
-	fputs("Usage: whelp run --net tap=NAME[,KEY=VALUE...]\n"
+	fputs("Usage: whelp run --net tap=NAME[,KEY=VALUE...][,+FEATURE...][,-FEATURE...]\n"
 	      "\n"
 	      "Gives the guest a virtio-net NIC; each --net gives one more.\n"
 	      "\n"
 	      "Keys:\n",
 	      out);
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < net_config_keys.count; i++) {
+		const struct option_key *key = &net_config_keys.keys[i];
 		char left[32];
 
-		snprintf(left, sizeof(left), "%s=%s", keys[i].key, keys[i].argument);
-		print_row(out, 8, left, NULL, keys[i].help);
+		snprintf(left, sizeof(left), "%s=%s", key->key, key->argument);
+		print_row(out, 16, left, NULL, key->help);
 	}
+	print_row(out, 16, "+FEATURE", NULL,
+		  "offer the guest this feature, or end if the tap cannot do it");
+	print_row(out, 16, "-FEATURE", NULL, "do not offer it, nor what needs it");
+	fputs("\n"
+	      "Features that are on by default, where the tap can do them:\n",
+	      out);
+	print_features(out, false);
+	fputs("\n"
+	      "Features that are off by default:\n",
+	      out);
+	print_features(out, true);
 }
 
 void options_help(FILE *out, const char *topic)

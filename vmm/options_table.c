@@ -131,8 +131,8 @@ static const struct option run_options[] = {
 	  "KiB, MiB, GiB), a number without one is MiB (default: 256M)",
 	  set_memory, false, false },
 	{ "--net", "KEY=VALUE,...",
-	  "a virtio-net NIC, such as tap=tap0,mtu=9000; once for each NIC, 16 at\n"
-	  "most; \"--net help\" lists the keys (default: none)",
+	  "a virtio-net NIC, such as tap=tap0,queues=4; once for each NIC, 16 at\n"
+	  "most; \"--net help\" lists keys and features (default: none)",
 	  set_net, true, false },
 	{ "--name", "NAME",
 	  "the machine's name, 1 to 32 of A-Z a-z 0-9 . _ - (default: whelp-PID), in\n"

@@ -205,3 +205,37 @@ int value_mac(const char *text, uint8_t mac[6], struct complaint *why)
 	memcpy(mac, read, sizeof(read));
 	return 0;
 }
+
+/* How many single-character edits lead from `a` to `b`, both short; large if one is long. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+	unsigned row[32], i, j;
+	size_t len = strlen(b);
+
+	if (strlen(a) >= ARRAY_SIZE(row) || len >= ARRAY_SIZE(row))
+		return ARRAY_SIZE(row);
+	for (j = 0; j <= len; j++)
+		row[j] = j;
+	for (i = 0; a[i]; i++) {
+		unsigned diagonal = row[0];
+
+		row[0] = i + 1;
+		for (j = 1; j <= len; j++) {
+			unsigned changed = diagonal + (a[i] != b[j - 1]);
+
+			diagonal = row[j];
+			row[j] = MIN(changed, MIN(row[j], row[j - 1]) + 1);
+		}
+	}
+	return row[len];
+}
+
+void nearest_offer(struct nearest *nearest, const char *candidate)
+{
+	unsigned distance = edit_distance(nearest->given, candidate);
+
+	if (distance >= nearest->least)
+		return;
+	nearest->least = distance;
+	nearest->best = candidate;
+}

@@ -50,6 +50,18 @@ int value_ifname(const char *text, char name[IFNAMSIZ], struct complaint *why);
 int value_mac(const char *text, uint8_t mac[6], struct complaint *why);
 
 /*
+ * What was probably meant by a misspelt name: the candidate that the fewest edits lead to, if fewer
+ * than `least` do. Offer all of them; `best` stays NULL when none is near.
+ */
+struct nearest {
+	const char *given;
+	unsigned least;
+	const char *best;
+};
+
+void nearest_offer(struct nearest *nearest, const char *candidate);
+
+/*
  * One key of a value like "tap=tap0,mtu=9000". `set` gets the value behind the '=', and the struct
  * that the table is for.
  */
@@ -63,15 +75,23 @@ struct option_key {
 
 #define OPTION_KEYS_MAX 32
 
-/* Reads comma-separated key=value, in any order, each key at most once. At most OPTION_KEYS_MAX
- * keys. */
-int keys_parse(const struct option_key *keys, unsigned count, const char *text, void *config,
+struct option_keys {
+	const char
+		*option; /* that has these keys, such as "--net"; "help" as its value lists them */
+	const struct option_key *keys;
+	unsigned count; /* at most OPTION_KEYS_MAX */
+	/* Takes "+name" and "-name", from the name on; NULL: there are none such. */
+	int (*turn)(void *config, const char *name, bool on, struct complaint *why);
+};
+
+/* Reads comma-separated key=value, in any order, each key at most once. */
+int keys_parse(const struct option_keys *keys, const char *text, void *config,
 	       struct complaint *why);
 
 /* --net. Does not look at other NICs. */
 int net_config_parse(struct net_config *net, const char *text, struct complaint *why);
 
 /* The keys of --net, for its help. */
-const struct option_key *net_config_keys(unsigned *count);
+extern const struct option_keys net_config_keys;
 
 #endif

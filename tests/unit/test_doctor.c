@@ -180,6 +180,35 @@ static void test_host(void **state)
 	assert_int_equal(find_row(&report, "kernel")->state, DOCTOR_OK);
 }
 
+/* The real one, where there is one: the fields and the rows agree. */
+static void test_tun(void **state)
+{
+	struct doctor_report report = collect(MISSING, "/dev/net/tun", MISSING);
+	const struct doctor_row *row;
+	unsigned i;
+
+	(void)state;
+	if (!report.tun.permitted) {
+		assert_int_equal(report.tun_offloads, -1);
+		assert_int_equal(report.tun_steering, DOCTOR_UNKNOWN);
+		skip();
+	}
+	row = find_row(&report, "tun steering");
+	assert_int_equal(row->state, report.tun_steering == DOCTOR_NO ? DOCTOR_WARN : DOCTOR_OK);
+	row = find_row(&report, "tun offloads");
+	if (report.tun_offloads < 0) {
+		assert_non_null(strstr(row->found, "not known"));
+		return;
+	}
+	assert_true(doctor_has_offload(&report, &doctor_offloads[0]));
+	for (i = 0; i < doctor_offload_count; i++) {
+		if (doctor_has_offload(&report, &doctor_offloads[i]))
+			assert_non_null(strstr(row->found, doctor_offloads[i].name));
+		else
+			assert_non_null(strstr(row->remedy, doctor_offloads[i].name));
+	}
+}
+
 static void test_healthy(void **state)
 {
 	struct doctor_report report = { .count = 0 };
@@ -256,6 +285,7 @@ static void test_json_of_nothing(void **state)
 	tun = json_object_get(object, "tun");
 	assert_true(json_is_false(json_object_get(tun, "vnet_hdr")));
 	assert_true(json_is_null(json_object_get(tun, "offloads")));
+	assert_true(json_is_null(json_object_get(tun, "steering")));
 	rows = json_object_get(object, "rows");
 	assert_int_equal(json_array_size(rows), report.count);
 	assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 0), "status")),
@@ -272,7 +302,10 @@ static void test_json_of_everything(void **state)
 		.mips = 1.75,
 		.tun = { true, true },
 		.tun_features = 0x4000 | 0x0100, /* IFF_VNET_HDR, IFF_MULTI_QUEUE */
-		.tun_offloads = 0x1 | 0x2,	 /* TUN_F_CSUM, TUN_F_TSO4 */
+		/* TUN_F_CSUM, TUN_F_TSO4, only one of the two that make uso, TUN_F_UDP_TUNNEL_GSO
+		 */
+		.tun_offloads = 0x1 | 0x2 | 0x20 | 0x80,
+		.tun_steering = DOCTOR_NO,
 		.kernel = "6.1",
 		.cpus = 4,
 		.memory = GIB(7),
@@ -294,7 +327,17 @@ static void test_json_of_everything(void **state)
 	tun = json_object_get(object, "tun");
 	assert_true(json_is_true(json_object_get(tun, "vnet_hdr")));
 	assert_true(json_is_true(json_object_get(tun, "multi_queue")));
-	assert_int_equal(json_array_size(json_object_get(tun, "offloads")), 2);
+	assert_int_equal(json_array_size(json_object_get(tun, "offloads")), 3);
+	assert_string_equal(json_string_value(json_array_get(json_object_get(tun, "offloads"), 2)),
+			    "udp_tunnel_gso");
+	assert_true(json_is_false(json_object_get(tun, "steering")));
+	json_decref(object);
+	report.tun_offloads = 0x1ff;
+	report.tun_steering = DOCTOR_YES;
+	object = print_and_load(&report);
+	tun = json_object_get(object, "tun");
+	assert_int_equal(json_array_size(json_object_get(tun, "offloads")), doctor_offload_count);
+	assert_true(json_is_true(json_object_get(tun, "steering")));
 	limits = json_object_get(object, "limits");
 	assert_int_equal(json_integer_value(json_object_get(limits, "open_files")), 1024);
 	assert_true(json_is_null(json_object_get(limits, "address_space")));
@@ -322,7 +365,7 @@ int main(void)
 		cmocka_unit_test(test_directory),	cmocka_unit_test(test_host),
 		cmocka_unit_test(test_healthy),		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_json_of_nothing), cmocka_unit_test(test_json_of_everything),
-		cmocka_unit_test(test_json_full_disk),
+		cmocka_unit_test(test_json_full_disk),	cmocka_unit_test(test_tun),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,87 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "tests/unit/liboptions.h"
 #include "vmm/options.h"
 #include "vmm/options_value.h"
 #include "vmm/util.h"
-
-#define MAX_ARGS 40
-
-/* Parses `args`, which end in NULL; `said` gets what was written to stderr. */
-static int parse(struct options *options, const char *const *args, char *said, size_t size)
-{
-	char *argv[MAX_ARGS + 2] = { (char *)(uintptr_t) "whelp" };
-	int argc = 1, saved = dup(STDERR_FILENO), fd = memfd_create("stderr", 0), rc;
-	ssize_t n;
-
-	for (; args[argc - 1]; argc++) {
-		assert_true(argc <= MAX_ARGS);
-		argv[argc] = (char *)(uintptr_t)args[argc - 1];
-	}
-	dup2(fd, STDERR_FILENO);
-	rc = options_parse(options, argc, argv);
-	dup2(saved, STDERR_FILENO);
-	close(saved);
-	n = pread(fd, said, size - 1, 0);
-	close(fd);
-	assert_true(n >= 0);
-	said[n] = '\0';
-	return rc;
-}
-
-struct bad {
-	const char *args[8];
-	const char *says[4];
-};
-
-static void test_bad(void **state)
-{
-	const struct bad *bad = *state;
-	struct options options;
-	char said[1024];
-	unsigned i;
-
-	assert_int_equal(parse(&options, bad->args, said, sizeof(said)), -EINVAL);
-	assert_ptr_equal(strstr(said, "whelp: "), said);
-	assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
-	for (i = 0; i < ARRAY_SIZE(bad->says) && bad->says[i]; i++) {
-		if (!strstr(said, bad->says[i]))
-			fail_msg("\"%s\" is not in: %s", bad->says[i], said);
-	}
-}
-
-#define LIST(...)                                                                                  \
-	{                                                                                          \
-		__VA_ARGS__                                                                        \
-	}
-#define BAD(name, args, says)                                                                      \
-	{                                                                                          \
-		name, test_bad, NULL, NULL, (void *)&(struct bad)                                  \
-		{                                                                                  \
-			args, says                                                                 \
-		}                                                                                  \
-	}
-#define BAD_RUN(name, option, value, ...)                                                          \
-	BAD(name, LIST("run", "--kernel", "k", option, value), LIST(option, __VA_ARGS__))
-
-#define SYNOPSIS "tap=NAME[,mac=MAC][,mtu=N]"
-
-/* Parses what must be right. */
-static struct options parse_good(const char *const *args)
-{
-	struct options options;
-	char said[1024];
-
-	if (parse(&options, args, said, sizeof(said)))
-		fail_msg("refused: %s", said);
-	assert_string_equal(said, "");
-	return options;
-}
-
-#define GOOD(...) parse_good((const char *const[]){ __VA_ARGS__, NULL })
 
 static void test_defaults(void **state)
 {
@@ -182,35 +106,6 @@ static void test_memory_units(void **state)
 	}
 }
 
-static void test_mtu_bounds(void **state)
-{
-	(void)state;
-	assert_int_equal(GOOD("run", "--kernel=k", "--net=tap=t,mtu=68").run.nets[0].mtu, 68);
-	assert_int_equal(GOOD("run", "--kernel=k", "--net=tap=t,mtu=65535").run.nets[0].mtu, 65535);
-}
-
-static void test_many_nets(void **state)
-{
-	static char values[OPTIONS_MAX_NETS + 1][16];
-	const char *args[MAX_ARGS] = { "run", "--kernel=k" };
-	struct options options;
-	char said[1024];
-	unsigned i;
-
-	(void)state;
-	for (i = 0; i <= OPTIONS_MAX_NETS; i++) {
-		snprintf(values[i], sizeof(values[i]), "--net=tap=t%u", i);
-		args[2 + i] = values[i];
-	}
-	assert_int_equal(parse(&options, args, said, sizeof(said)), -EINVAL);
-	assert_non_null(strstr(said, "--net \"tap=t16\""));
-	assert_non_null(strstr(said, "at most 16"));
-	args[2 + OPTIONS_MAX_NETS] = NULL;
-	options = parse_good(args);
-	assert_int_equal(options.run.net_count, OPTIONS_MAX_NETS);
-	assert_string_equal(options.run.nets[15].tap, "t15");
-}
-
 struct topic_case {
 	const char *args[4];
 	const char *topic;
@@ -219,7 +114,7 @@ struct topic_case {
 static void test_topic(void **state)
 {
 	const struct topic_case *row = *state;
-	struct options options = parse_good(row->args);
+	struct options options = liboptions_good(row->args);
 
 	assert_int_equal(options.command, COMMAND_HELP);
 	if (row->topic)
@@ -325,6 +220,13 @@ static void test_help_limits(void **state)
 	snprintf(expected, sizeof(expected), "%d to %d (default: none", OPTIONS_MIN_MTU,
 		 OPTIONS_MAX_MTU);
 	assert_non_null(strstr(text, expected));
+	snprintf(expected, sizeof(expected), "queue pairs, 1 to %d, each", OPTIONS_MAX_QUEUES);
+	assert_non_null(strstr(text, expected));
+	snprintf(expected, sizeof(expected), "in each ring, %d to %d; a", OPTIONS_MIN_RING,
+		 OPTIONS_MAX_RING);
+	assert_non_null(strstr(text, expected));
+	snprintf(expected, sizeof(expected), "takes it (default: %d)", OPTIONS_RING);
+	assert_non_null(strstr(text, expected));
 	free(text);
 }
 
@@ -412,40 +314,6 @@ static const struct CMUnitTest tests[] = {
 	BAD_RUN("name too long", "--name", LONG_NAME, LONG_NAME, "1 to 32"),
 	BAD_RUN("serial too long", "--serial", LONG_PATH, "at most 107"),
 
-	BAD_RUN("net without key", "--net", "tap0", "\"tap0\"", SYNOPSIS),
-	BAD_RUN("net unknown key", "--net", "tap=t,speed=9", "\"speed\"", SYNOPSIS),
-	BAD_RUN("net key of other case", "--net", "TAP=t", "\"TAP\"", SYNOPSIS),
-	BAD_RUN("net trailing comma", "--net", "tap=t,", "\"\"", SYNOPSIS),
-	BAD_RUN("net two commas", "--net", "tap=t,,mtu=99", "\"\"", SYNOPSIS),
-	BAD_RUN("net without tap", "--net", "mtu=1500", "\"mtu=1500\"", "needs tap", SYNOPSIS),
-	BAD_RUN("net key twice", "--net", "tap=t,tap=u", "tap is given twice"),
-	BAD_RUN("net key without value", "--net", "tap=t,mtu=", "mtu has no value", SYNOPSIS),
-	BAD_RUN("tap empty", "--net", "tap=", "tap has no value"),
-	BAD_RUN("tap too long", "--net", "tap=abcdefghijklmnop", "tap must be 1 to 15"),
-	BAD_RUN("tap pattern", "--net", "tap=tap%d", "tap must not contain", "'%'"),
-	BAD_RUN("tap slash", "--net", "tap=a/b", "tap must not contain", "'/'"),
-	BAD_RUN("tap blank", "--net", "tap=a b", "tap must not contain", "blanks"),
-	BAD_RUN("tap dot", "--net", "tap=.", "tap is no name"),
-	BAD_RUN("tap two dots", "--net", "tap=..", "tap is no name"),
-	BAD_RUN("mtu 67", "--net", "tap=t,mtu=67", "mtu must be", "68 to 65535"),
-	BAD_RUN("mtu 65536", "--net", "tap=t,mtu=65536", "mtu must be", "68 to 65535"),
-	BAD_RUN("mtu with unit", "--net", "tap=t,mtu=9K", "mtu must be", "68 to 65535"),
-	BAD_RUN("mac multicast", "--net", "tap=t,mac=53:54:00:00:00:01", "mac must be a unicast"),
-	BAD_RUN("mac broadcast", "--net", "tap=t,mac=ff:ff:ff:ff:ff:ff", "mac must be a unicast"),
-	BAD_RUN("mac zero", "--net", "tap=t,mac=00:00:00:00:00:00", "mac must not be all zero"),
-	BAD_RUN("mac short", "--net", "tap=t,mac=52:54:00:00:00", "mac must be six pairs"),
-	BAD_RUN("mac long", "--net", "tap=t,mac=52:54:00:00:00:01:02", "mac must be six pairs"),
-	BAD_RUN("mac half byte", "--net", "tap=t,mac=52:54:0:00:00:01", "mac must be six pairs"),
-	BAD_RUN("mac dashes", "--net", "tap=t,mac=52-54-00-00-00-01", "mac must be six pairs"),
-	BAD_RUN("mac no hexadecimal", "--net", "tap=t,mac=52:54:00:00:00:0g",
-		"mac must be six pairs"),
-	BAD("tap of two nets", LIST("run", "--kernel=k", "--net=tap=t", "--net=tap=t"),
-	    LIST("--net", "\"tap=t\"", "this tap", "its own")),
-	BAD("mac of two nets",
-	    LIST("run", "--kernel=k", "--net=tap=t,mac=52:54:00:00:00:0a",
-		 "--net=tap=u,mac=52:54:00:00:00:0A"),
-	    LIST("--net", "\"tap=u,", "this mac", "its own")),
-
 	TOPIC("whelp help", NULL, "help"),
 	TOPIC("whelp --help", NULL, "--help"),
 	TOPIC("whelp -h", NULL, "-h"),
@@ -464,8 +332,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_everything),
 	cmocka_unit_test(test_h21_empty_cmdline),
 	cmocka_unit_test(test_memory_units),
-	cmocka_unit_test(test_mtu_bounds),
-	cmocka_unit_test(test_many_nets),
 	cmocka_unit_test(test_version),
 	cmocka_unit_test(test_doctor),
 	cmocka_unit_test(test_quote),
