@@ -170,6 +170,8 @@ static void signal_ready(struct loop_source *source, uint32_t events)
 	switch (info.ssi_signo) {
 	case SIGCONT:
 		console_resume(&m->console);
+		/* While whelp was stopped, switches may have forgotten where the guest is. */
+		guest_announce(&m->guest);
 		break;
 	case SIGTSTP:
 		stop_for_a_while(m);
@@ -235,7 +237,7 @@ static int open_backends(struct machine *m)
 	for (unsigned i = 0; i < m->config->net_count; i++) {
 		const struct net_config *config = &m->config->nets[i];
 
-		m->host.backends[i] = tap_open(config->tap, config->mtu);
+		m->host.backends[i] = tap_open(config->tap, config->queues, config->mtu);
 		if (!m->host.backends[i])
 			return -ENODEV;
 	}

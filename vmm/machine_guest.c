@@ -149,7 +149,13 @@ static void choose_mac(uint8_t mac[6], const struct net_config *config)
 static int build_nic(struct guest *g, unsigned index)
 {
 	const struct net_config *config = &g->host->config->nets[index];
-	struct virtio_net_options options = { .mtu = config->mtu };
+	struct virtio_net_options options = {
+		.mtu = config->mtu,
+		.rx_ring = (uint16_t)config->rx_ring,
+		.tx_ring = (uint16_t)config->tx_ring,
+		.speed = config->speed,
+		.duplex = config->duplex,
+	};
 	struct nic *nic = calloc(1, sizeof(*nic));
 	int err;
 
@@ -160,10 +166,13 @@ static int build_nic(struct guest *g, unsigned index)
 	g->nics[index] = nic;
 	snprintf(nic->name, sizeof(nic->name), "net%u", index);
 	options.name = nic->name;
+	memcpy(options.wanted.word, config->wanted, sizeof(options.wanted.word));
+	memcpy(options.required.word, config->required, sizeof(options.required.word));
 	choose_mac(options.mac, config);
 	err = virtio_net_init(&nic->net, &options, g->host->backends[index], &g->mem);
 	if (!err)
-		err = virtio_pci_init(&nic->pci, &nic->net.device, &g->platform, NET_CLASS);
+		err = virtio_pci_init(&nic->pci, &nic->net.device, &g->platform, NET_CLASS,
+				      config->notify_pio ? PLATFORM_PIO : PLATFORM_MMIO);
 	if (err)
 		return err;
 	err = pci_host_plug(&g->pci, FIRST_NIC_SLOT + index, &nic->pci.function);
@@ -282,6 +291,12 @@ void guest_fini(struct guest *g)
 	bus_fini(&g->pio);
 	mem_fini(&g->mem);
 	g->built = false;
+}
+
+void guest_announce(struct guest *g)
+{
+	for (unsigned i = 0; i < OPTIONS_MAX_NETS && g->nics[i]; i++)
+		virtio_net_announce(&g->nics[i]->net);
 }
 
 void guest_write_stats(const struct guest *g, const char *path, const char *machine)

@@ -76,6 +76,9 @@ int guest_start(struct guest *guest);
 /* Stops the vCPUs and takes everything down. Fine on a zeroed struct. */
 void guest_fini(struct guest *guest);
 
+/* Asks the guest to announce itself on each of its networks. */
+void guest_announce(struct guest *guest);
+
 /* Writes the NICs' counters; see net_stats_write(). */
 void guest_write_stats(const struct guest *guest, const char *path, const char *machine);
 

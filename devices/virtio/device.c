@@ -15,6 +15,12 @@
 
 #include "vmm/util.h"
 
+void virtio_set_queue_size(struct virtio_device *device, unsigned queue, uint16_t size)
+{
+	device->queues[queue].vq.size_max = size;
+	vq_init(&device->queues[queue].vq, size);
+}
+
 static void init_queues(struct virtio_device *device)
 {
 	for (unsigned i = 0; i < device->queue_count; i++) {
@@ -40,16 +46,22 @@ int virtio_device_init(struct virtio_device *device, const struct virtio_device_
 	for (unsigned i = 0; i < queue_count; i++)
 		device->queues[i].kick_fd = -1;
 	for (unsigned i = 0; i < queue_count; i++) {
-		device->queues[i].vq.size_max = queue_size;
+		virtio_set_queue_size(device, i, queue_size);
 		device->queues[i].kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (device->queues[i].kick_fd < 0)
 			return -errno;
 	}
-	init_queues(device);
 	virtio_add(&device->offered, VIRTIO_F_VERSION_1);
-	virtio_add(&device->offered, VIRTIO_RING_F_INDIRECT_DESC);
-	virtio_add(&device->offered, VIRTIO_RING_F_EVENT_IDX);
 	return 0;
+}
+
+/* A kick that nobody took is not for the next life. */
+static void drop_kicks(struct virtio_queue *queue)
+{
+	uint64_t kicks;
+	ssize_t got = read(queue->kick_fd, &kicks, sizeof(kicks));
+
+	(void)got;
 }
 
 static void stop(struct virtio_device *device)
@@ -58,13 +70,8 @@ static void stop(struct virtio_device *device)
 		device->ops->deactivate(device);
 	device->active = false;
 	for (unsigned i = 0; i < device->queue_count; i++) {
-		uint64_t kicks;
-		ssize_t got;
-
 		vq_deactivate(&device->queues[i].vq);
-		/* A kick that nobody took is not for the next life. */
-		got = read(device->queues[i].kick_fd, &kicks, sizeof(kicks));
-		(void)got;
+		drop_kicks(&device->queues[i]);
 	}
 }
 
@@ -99,6 +106,15 @@ static void reset(struct virtio_device *device)
 	init_queues(device);
 	memset(&device->accepted, 0, sizeof(device->accepted));
 	atomic_store(&device->status, 0);
+}
+
+/* The sizes on offer, now that the format is known: a split ring's is a power of two (2.7). */
+static void fit_queues(struct virtio_device *device)
+{
+	if (virtio_has(&device->accepted, VIRTIO_F_RING_PACKED))
+		return;
+	for (unsigned i = 0; i < device->queue_count; i++)
+		vq_limit_to_power_of_two(&device->queues[i].vq);
 }
 
 static bool features_ok(const struct virtio_device *device)
@@ -139,6 +155,8 @@ void virtio_write_status(struct virtio_device *device, uint8_t value)
 	/* A driver that skips the negotiation gets no device (3.1.1). */
 	if (added & VIRTIO_CONFIG_S_DRIVER_OK && !((old | added) & VIRTIO_CONFIG_S_FEATURES_OK))
 		added &= (uint8_t)~VIRTIO_CONFIG_S_DRIVER_OK;
+	if (added & VIRTIO_CONFIG_S_FEATURES_OK)
+		fit_queues(device);
 	atomic_fetch_or(&device->status, added);
 	if (added & VIRTIO_CONFIG_S_DRIVER_OK)
 		start(device);
@@ -148,6 +166,38 @@ void virtio_write_features(struct virtio_device *device, unsigned word, uint32_t
 {
 	if (word < VIRTIO_FEATURE_WORDS && !(virtio_status(device) & VIRTIO_CONFIG_S_FEATURES_OK))
 		device->accepted.word[word] = value;
+}
+
+void virtio_enable_queue(struct virtio_device *device, unsigned queue)
+{
+	struct virtqueue *vq = &device->queues[queue].vq;
+	uint8_t status = virtio_status(device);
+
+	if (vq->enabled || (status & VIRTIO_CONFIG_S_DRIVER_OK &&
+			    !virtio_has(&device->accepted, VIRTIO_F_RING_RESET)))
+		return;
+	vq_enable(vq);
+	if (!device->active)
+		return;
+	if (vq_activate(vq, device->mem, &device->accepted))
+		virtio_device_failed(device, queue, vq->fault);
+	else if (device->ops->start_queue(device, queue))
+		virtio_device_failed(device, queue, "the device could not take it up again");
+}
+
+void virtio_reset_queue(struct virtio_device *device, unsigned queue)
+{
+	struct virtqueue *vq = &device->queues[queue].vq;
+
+	if (!virtio_has(&device->accepted, VIRTIO_F_RING_RESET) || !vq->enabled)
+		return;
+	if (device->active && vq->live)
+		device->ops->stop_queue(device, queue);
+	vq_deactivate(vq);
+	drop_kicks(&device->queues[queue]);
+	vq_init(vq, vq->size_max);
+	if (!virtio_has(&device->accepted, VIRTIO_F_RING_PACKED))
+		vq_limit_to_power_of_two(vq);
 }
 
 void virtio_kick(struct virtio_device *device, unsigned queue)
@@ -165,6 +215,13 @@ void virtio_kick(struct virtio_device *device, unsigned queue)
 void virtio_queue_interrupt(struct virtio_device *device, unsigned queue)
 {
 	device->transport->queue_interrupt(device->transport_ctx, queue);
+}
+
+void virtio_config_changed(struct virtio_device *device)
+{
+	atomic_fetch_add(&device->generation, 1);
+	if (virtio_status(device) & VIRTIO_CONFIG_S_DRIVER_OK)
+		device->transport->config_interrupt(device->transport_ctx);
 }
 
 void virtio_device_failed(struct virtio_device *device, unsigned queue, const char *why)

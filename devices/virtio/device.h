@@ -30,6 +30,13 @@ struct virtio_device_ops {
 	 * guest memory any more.
 	 */
 	void (*deactivate)(struct virtio_device *device);
+	/*
+	 * The driver resets one queue of a running device (RING_RESET): when stop_queue returns, the
+	 * queue is not live, and no thread touches it. start_queue: it is live again. NULL for both in a
+	 * device that does not offer that.
+	 */
+	void (*stop_queue)(struct virtio_device *device, unsigned queue);
+	int (*start_queue)(struct virtio_device *device, unsigned queue);
 };
 
 /* The transport's side: raise an interrupt for a queue, or for a change of the configuration. */
@@ -70,6 +77,9 @@ int virtio_device_init(struct virtio_device *device, const struct virtio_device_
 		       uint16_t queue_size);
 void virtio_device_fini(struct virtio_device *device);
 
+/* After init: the most entries that queue `queue` may have, 2 to VQ_MAX_SIZE. */
+void virtio_set_queue_size(struct virtio_device *device, unsigned queue, uint16_t size);
+
 uint8_t virtio_status(const struct virtio_device *device);
 
 /* The driver writes the status field: 0 resets, else bits are added, if they may be (3.1.1, 2.1.2). */
@@ -77,6 +87,12 @@ void virtio_write_status(struct virtio_device *device, uint8_t value);
 
 /* The driver writes a word of its features; ignored after FEATURES_OK. */
 void virtio_write_features(struct virtio_device *device, unsigned word, uint32_t value);
+
+/* The driver enables a queue: before DRIVER_OK, or after a reset of that queue. */
+void virtio_enable_queue(struct virtio_device *device, unsigned queue);
+
+/* The driver resets a queue (2.6.1); when this returns it is as after power-on. */
+void virtio_reset_queue(struct virtio_device *device, unsigned queue);
 
 /* True from DRIVER_OK until the reset or a failure. */
 bool virtio_running(const struct virtio_device *device);
@@ -87,9 +103,12 @@ void virtio_kick(struct virtio_device *device, unsigned queue);
 /* The device has used buffers, and vq_needs_interrupt() said yes. From any thread. */
 void virtio_queue_interrupt(struct virtio_device *device, unsigned queue);
 
+/* The device changed its configuration: a new generation, and an interrupt. From any thread. */
+void virtio_config_changed(struct virtio_device *device);
+
 /*
  * The driver broke the rules in a way that the device cannot go on with: sets DEVICE_NEEDS_RESET, tells
- * the driver, logs at a limited rate. By one thread at a time, a worker's or the transport's.
+ * the driver, logs at a limited rate. From any thread.
  */
 void virtio_device_failed(struct virtio_device *device, unsigned queue, const char *why);
 

@@ -1,51 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The worker sleeps in its loop on three fds: a kick for each queue, and the back end. Woken, it takes
- * TX and RX in turn, a bounded batch each, until neither has work:
+ * The worker sleeps in its loop on a few fds: a kick for each queue, the back end, and a timer. Woken, it
+ * takes TX and RX in turn, a bounded batch each, until neither has work, with a look at the other fds once in
+ * a while (a driver can keep a ring full for ever, and the timer and worker_call() shall not wait for that):
  *
  * - TX: a chain's bytes, header included, go to the back end straight from guest memory. Kicks are off
  *   from the first one until the ring is seen empty. A full back end (-EAGAIN) puts the chain back, and
  *   EPOLLOUT goes on with it: order is kept and nothing spins.
- * - RX: a frame is read straight into the next buffer. Kicks are off; only when frames wait and the guest
- *   has no buffer are they asked for, and the back end is not looked at until one comes. The guest learns
- *   nothing of a frame that does not fit: one byte behind the buffer shows that it was cut, and it is
- *   dropped.
+ * - RX: a frame is read straight into the next buffers (net_rx.c). Kicks are off; only when frames wait and
+ *   the guest has no buffer are they asked for, and the back end is not looked at until one comes.
  *
- * Used buffers are published, and the interrupt decided on, once a batch.
+ * Used buffers are published, and the interrupt decided on, once a batch; with coalescing (NOTF_COAL) the
+ * decision waits for enough of them, or for the timer.
  */
-#include "devices/virtio/net_queue.h"
 
 #include <errno.h>
 #include <linux/virtio_net.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "vmm/iov.h"
+#include "devices/virtio/net_pair.h"
 #include "vmm/le.h"
 #include "vmm/util.h"
 
 #define BATCH_PACKETS 64u
 #define BATCH_BYTES   KIB(512)
-#define HEADER_SIZE   sizeof(struct virtio_net_hdr_v1)
+#define BATCH_ROUNDS  16u
 #define MIN_FRAME     14u /* an Ethernet header */
+#define NS_PER_S      1000000000ull
 
-/* How many frames of an old life to throw away at most: the back end may refill as fast as we read. */
-#define DRAIN_LIMIT 8192u
-
-static bool usable(const struct net_queue *q)
+bool net_usable(const struct net_queue *q)
 {
 	return q->queue->vq.live && !q->queue->vq.fault;
 }
 
-static void update_wire(struct net_pair *pair)
+void net_update_wire(struct net_pair *pair)
 {
 	struct loop *loop = &pair->worker.loop;
 	uint32_t events = 0;
 
-	if (!pair->wire_gone) {
-		if (usable(&pair->rx) && !pair->rx.blocked)
+	if (pair->attached && !pair->wire_gone) {
+		if (net_usable(&pair->rx) && !pair->rx.blocked)
 			events |= EPOLLIN;
 		if (pair->tx.blocked)
 			events |= EPOLLOUT;
@@ -69,34 +68,85 @@ static void wire_failed(struct net_pair *pair, const char *what, int err)
 			 pair->backend->name);
 		pair->wire_gone = true;
 		pair->tx.blocked = false;
-		update_wire(pair);
+		net_update_wire(pair);
+		pair->gone(pair);
 	} else if (!pair->wire_gone) {
-		log_limited(&pair->losses, "%s: %s %s: %s: the frame is lost",
-			    pair->device->name, what, pair->backend->name, strerror(err));
+		log_limited(&pair->losses, "%s: %s %s: %s: the frame is lost", pair->device->name,
+			    what, pair->backend->name, strerror(err));
 	}
 }
 
 static void queue_failed(struct net_pair *pair, struct net_queue *q)
 {
 	q->active = false;
-	update_wire(pair);
+	net_update_wire(pair);
 	virtio_device_failed(pair->device, q->index, q->queue->vq.fault);
 }
 
-/* Ends a batch: shows the driver what was used, and interrupts it if it wants to know. */
-static void finish_batch(struct net_pair *pair, struct net_queue *q)
+static uint64_t now_ns(void)
 {
-	vq_publish(&q->queue->vq);
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+void net_update_timer(struct net_pair *pair)
+{
+	uint64_t rx = pair->rx.deadline, tx = pair->tx.deadline;
+	uint64_t at = !rx || (tx && tx < rx) ? tx : rx;
+	struct itimerspec spec = {
+		.it_value = { .tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S) },
+	};
+
+	timerfd_settime(pair->timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+/* The decision may be put off: until there are enough used buffers, or the first has waited enough. */
+static bool may_wait(struct net_pair *pair, struct net_queue *q)
+{
+	if (!q->coalescing.max_usecs || q->uninterrupted >= q->coalescing.max_packets)
+		return false;
+	if (!q->deadline) {
+		q->deadline = now_ns() + q->coalescing.max_usecs * 1000ull;
+		net_update_timer(pair);
+	}
+	return true;
+}
+
+void net_decide_interrupt(struct net_pair *pair, struct net_queue *q)
+{
+	q->uninterrupted = 0;
+	if (q->deadline) {
+		q->deadline = 0;
+		net_update_timer(pair);
+	}
 	if (!vq_needs_interrupt(&q->queue->vq))
 		return;
 	net_count(&q->counters.interrupts, 1);
 	virtio_queue_interrupt(pair->device, q->index);
 }
 
-static void count_frame(struct net_queue *q, size_t bytes)
+/* Ends a batch: shows the driver what was used, and interrupts it if it wants to know, and now. */
+static void finish_batch(struct net_pair *pair, struct net_queue *q, unsigned used)
+{
+	net_count(&q->counters.batches, 1);
+	vq_publish(&q->queue->vq);
+	q->uninterrupted += used;
+	if (!may_wait(pair, q))
+		net_decide_interrupt(pair, q);
+}
+
+static void count_frame(struct net_pair *pair, struct net_queue *q, size_t bytes)
 {
 	net_count(&q->counters.packets, 1);
-	net_count(&q->counters.bytes, bytes - HEADER_SIZE);
+	net_count(&q->counters.bytes, bytes - pair->mode.header);
+}
+
+static void count_malformed(struct net_queue *q)
+{
+	net_count(&q->counters.dropped, 1);
+	net_count(&q->counters.malformed, 1);
 }
 
 /* Sends one chain. False when the back end is full and the chain has to wait. */
@@ -105,20 +155,26 @@ static bool send_chain(struct net_pair *pair, const struct vq_chain *chain)
 	struct net_queue *tx = &pair->tx;
 	ssize_t sent = -EBADFD;
 
-	if (chain->readable_bytes < HEADER_SIZE + MIN_FRAME) {
-		net_count(&tx->counters.dropped, 1);
+	if (chain->readable_bytes < pair->mode.header + MIN_FRAME) {
+		count_malformed(tx);
 		return true;
 	}
-	if (!pair->wire_gone)
-		sent = pair->backend->ops->send(pair->backend, chain->iov, chain->readable);
+	if (pair->attached && !pair->wire_gone)
+		sent = pair->backend->ops->send(pair->backend, pair->index, chain->iov,
+						chain->readable);
 	if (sent == -EAGAIN)
 		return false;
-	if (sent < 0) {
-		net_count(&tx->counters.dropped, 1);
-		wire_failed(pair, "sending to", (int)-sent);
-	} else {
-		count_frame(tx, chain->readable_bytes);
+	if (sent >= 0) {
+		count_frame(pair, tx, chain->readable_bytes);
+		return true;
 	}
+	/* EINVAL: the header makes no sense for this frame. */
+	if (sent == -EINVAL)
+		count_malformed(tx);
+	else
+		net_count(&tx->counters.dropped, 1);
+	if (pair->attached)
+		wire_failed(pair, "sending to", (int)-sent);
 	return true;
 }
 
@@ -139,7 +195,7 @@ static bool run_tx(struct net_pair *pair)
 		if (popped <= 0)
 			break;
 		if (!send_chain(pair, &chain)) {
-			vq_unpop(vq, 1);
+			vq_unpop(vq, &chain);
 			tx->blocked = true;
 			net_count(&tx->counters.waits, 1);
 			break;
@@ -149,52 +205,63 @@ static bool run_tx(struct net_pair *pair)
 		packets++;
 		bytes += chain.readable_bytes;
 	}
-	if (packets) {
-		net_count(&tx->counters.batches, 1);
-		finish_batch(pair, tx);
-	}
+	if (packets)
+		finish_batch(pair, tx, packets);
 	if (popped < 0)
 		queue_failed(pair, tx);
 	if (tx->blocked)
-		update_wire(pair);
+		net_update_wire(pair);
 	else if (!popped)
 		tx->active = vq_kicks_enable(vq);
 	return tx->active && !tx->blocked;
 }
 
-/* The header's last field says how many buffers the frame is in; without MRG_RXBUF that is one (5.1.6.4.1). */
-static void set_num_buffers(const struct vq_chain *chain)
-{
-	const le16 one = { 1 };
+/* What HASH_REPORT adds to the header (5.1.6.4.3). */
+struct hash_fields {
+	le32 value;
+	le16 report;
+	le16 padding;
+};
 
-	iov_write(chain->iov, chain->writable, offsetof(struct virtio_net_hdr_v1, num_buffers), &one,
-		  sizeof(one));
+static void report_hash(struct net_pair *pair, const uint8_t *frame, size_t len)
+{
+	struct net_hash hash = net_hash_frame(pair->rss, frame, len);
+	const struct hash_fields fields = { .value = { hash.value }, .report = { hash.report } };
+
+	net_rx_poke(&pair->receiver, sizeof(struct virtio_net_hdr_v1), &fields, sizeof(fields));
 }
 
-enum receive_result { RECEIVED, DROPPED, NOTHING };
-
-/* Receives one frame into the chain. */
-static enum receive_result receive_chain(struct net_pair *pair, struct vq_chain *chain)
+/* Looks at a received frame where features want that; false when the driver does not want it. */
+static bool inspect(struct net_pair *pair, size_t len)
 {
-	struct net_queue *rx = &pair->rx;
-	uint8_t beyond;
-	ssize_t got;
+	uint8_t frame[NET_HASH_BYTES];
+	size_t have;
 
-	chain->iov[chain->writable] = (struct iovec){ .iov_base = &beyond, .iov_len = 1 };
-	got = pair->backend->ops->recv(pair->backend, chain->iov, chain->writable + 1);
-	if (got < 0) {
-		if (got != -EAGAIN)
-			wire_failed(pair, "receiving from", (int)-got);
-		return NOTHING;
+	if (pair->filter->pass_all && !pair->mode.hash_report)
+		return true;
+	have = net_rx_peek(&pair->receiver, pair->mode.header, frame,
+			   MIN(sizeof(frame), len - pair->mode.header));
+	if (!net_filter_accepts(pair->filter, frame, have)) {
+		net_count(&pair->rx.counters.filtered, 1);
+		return false;
 	}
-	if ((size_t)got > chain->writable_bytes || (size_t)got < HEADER_SIZE) {
-		net_count(&rx->counters.dropped, 1);
-		return DROPPED;
+	if (pair->mode.hash_report)
+		report_hash(pair, frame, have);
+	return true;
+}
+
+/* Takes a frame that lies in the first buffers; true when they are used. */
+static bool take_frame(struct net_pair *pair, size_t len)
+{
+	if (len < pair->mode.header + MIN_FRAME) {
+		net_count(&pair->rx.counters.dropped, 1);
+		return false;
 	}
-	set_num_buffers(chain);
-	vq_push(&rx->queue->vq, chain, (uint32_t)got);
-	count_frame(rx, (size_t)got);
-	return RECEIVED;
+	if (!inspect(pair, len))
+		return false;
+	net_rx_use(&pair->receiver, len);
+	count_frame(pair, &pair->rx, len);
+	return true;
 }
 
 /* Frames wait, and there is no buffer: asks for a kick. True when one came just now. */
@@ -209,7 +276,7 @@ static bool wait_for_buffers(struct net_pair *pair)
 	rx->blocked = true;
 	rx->active = false;
 	net_count(&rx->counters.waits, 1);
-	update_wire(pair);
+	net_update_wire(pair);
 	return false;
 }
 
@@ -217,50 +284,46 @@ static bool wait_for_buffers(struct net_pair *pair)
 static bool run_rx(struct net_pair *pair)
 {
 	struct net_queue *rx = &pair->rx;
-	struct virtqueue *vq = &rx->queue->vq;
-	/* One piece stays free for the byte behind the buffer. */
-	struct vq_chain chain = { .iov = pair->iov, .room = NET_MAX_PIECES - 1 };
-	enum receive_result result = RECEIVED;
-	unsigned taken = 0, used = 0;
-	int popped = 1;
+	enum net_rx_result result = NET_RX_LOST;
+	unsigned used = 0;
 
 	if (!rx->active || rx->blocked)
 		return false;
-	while (taken < BATCH_PACKETS && result != NOTHING) {
-		popped = vq_pop(vq, &chain);
-		if (popped <= 0)
+	for (unsigned i = 0; i < BATCH_PACKETS; i++) {
+		ssize_t len = 0;
+
+		result = net_rx_receive(&pair->receiver, &len);
+		if (result == NET_RX_FRAME) {
+			used += take_frame(pair, (size_t)len);
+		} else if (result == NET_RX_LOST) {
+			net_count(&rx->counters.dropped, 1);
+		} else {
+			if (result == NET_RX_ERROR)
+				wire_failed(pair, "receiving from", (int)-len);
 			break;
-		taken++;
-		if (chain.readable || chain.writable_bytes < HEADER_SIZE) {
-			/* No place for a header: handed back unused, so that it cannot stay in the way. */
-			vq_push(vq, &chain, 0);
-			used++;
-			continue;
 		}
-		result = receive_chain(pair, &chain);
-		if (result == RECEIVED)
-			used++;
-		else
-			vq_unpop(vq, 1);
 	}
-	if (used) {
-		net_count(&rx->counters.batches, 1);
-		finish_batch(pair, rx);
-	}
-	if (popped < 0)
+	if (used)
+		finish_batch(pair, rx, used);
+	if (result == NET_RX_FAULT)
 		queue_failed(pair, rx);
-	else if (!popped)
+	else if (result == NET_RX_STARVED)
 		return wait_for_buffers(pair);
-	if (result == NOTHING)
+	else if (result == NET_RX_EMPTY || result == NET_RX_ERROR)
 		rx->active = false;
 	return rx->active;
 }
 
-static void run(struct net_pair *pair)
+void net_run(struct net_pair *pair)
 {
+	struct loop *loop = &pair->worker.loop;
 	bool more = true;
 
-	while (more && !loop_stopping(&pair->worker.loop)) {
+	for (unsigned i = 0; more && !loop_stopping(loop); i++) {
+		if (i == BATCH_ROUNDS) {
+			loop_again(loop, &pair->more);
+			return;
+		}
 		more = run_tx(pair);
 		more |= run_rx(pair);
 		/* RX may have found the back end gone, for which TX was waiting. */
@@ -268,10 +331,9 @@ static void run(struct net_pair *pair)
 	}
 }
 
-/* Looks at the queue's ring from now on, without kicks, until it is found empty. */
-static void activate_queue(struct net_queue *q)
+void net_activate_queue(struct net_queue *q)
 {
-	if (!usable(q))
+	if (!net_usable(q))
 		return;
 	vq_kicks_disable(&q->queue->vq);
 	q->active = true;
@@ -283,30 +345,30 @@ static void take_kicks(struct net_queue *q)
 
 	if (read(q->kick.fd, &kicks, sizeof(kicks)) == sizeof(kicks))
 		net_count(&q->counters.kicks, kicks);
-	activate_queue(q);
+	net_activate_queue(q);
 }
 
-static void tx_kicked(struct loop_source *source, uint32_t events)
+void net_tx_kicked(struct loop_source *source, uint32_t events)
 {
 	struct net_pair *pair = container_of(source, struct net_pair, tx.kick);
 
 	(void)events;
 	take_kicks(&pair->tx);
-	run(pair);
+	net_run(pair);
 }
 
-static void rx_kicked(struct loop_source *source, uint32_t events)
+void net_rx_kicked(struct loop_source *source, uint32_t events)
 {
 	struct net_pair *pair = container_of(source, struct net_pair, rx.kick);
 
 	(void)events;
 	take_kicks(&pair->rx);
 	pair->rx.blocked = false;
-	update_wire(pair);
-	run(pair);
+	net_update_wire(pair);
+	net_run(pair);
 }
 
-static void wire_ready(struct loop_source *source, uint32_t events)
+void net_wire_ready(struct loop_source *source, uint32_t events)
 {
 	struct net_pair *pair = container_of(source, struct net_pair, wire);
 
@@ -314,84 +376,29 @@ static void wire_ready(struct loop_source *source, uint32_t events)
 		pair->tx.blocked = false;
 	/* An error is found by reading, or by writing where only that is waited for. */
 	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) {
-		pair->rx.active = usable(&pair->rx);
+		pair->rx.active = net_usable(&pair->rx);
 		pair->tx.blocked = false;
 	}
-	run(pair);
-	update_wire(pair);
+	net_run(pair);
+	net_update_wire(pair);
 }
 
-/* First thing in the worker's thread: buffers may have been made available before DRIVER_OK. */
-static void begin(struct worker *worker)
+void net_more_ready(struct loop_source *source, uint32_t events)
 {
-	struct net_pair *pair = container_of(worker, struct net_pair, worker);
-
-	activate_queue(&pair->tx);
-	activate_queue(&pair->rx);
-	run(pair);
+	(void)events;
+	net_run(container_of(source, struct net_pair, more));
 }
 
-static void init_queue(struct net_queue *q, struct virtio_device *device, unsigned index,
-		       loop_ready_fn *kicked)
+void net_timer_ready(struct loop_source *source, uint32_t events)
 {
-	q->queue = &device->queues[index];
-	q->index = index;
-	q->kick = (struct loop_source){ .fd = q->queue->kick_fd, .ready = kicked };
-}
+	struct net_pair *pair = container_of(source, struct net_pair, timer);
+	struct net_queue *const queues[] = { &pair->rx, &pair->tx };
+	uint64_t fired, now = now_ns();
+	ssize_t got = read(source->fd, &fired, sizeof(fired));
 
-void net_pair_init(struct net_pair *pair, struct virtio_device *device,
-		   struct net_backend *backend, unsigned rx)
-{
-	memset(pair, 0, sizeof(*pair));
-	pair->device = device;
-	pair->backend = backend;
-	pair->wire = (struct loop_source){ .fd = backend->ops->fd(backend), .ready = wire_ready };
-	init_queue(&pair->rx, device, rx, rx_kicked);
-	init_queue(&pair->tx, device, rx + 1, tx_kicked);
-}
-
-/* Frames from before the driver was there are stale, and may use offloads it did not take. */
-static void drain(struct net_pair *pair)
-{
-	uint8_t scratch[64];
-	struct iovec iov = { .iov_base = scratch, .iov_len = sizeof(scratch) };
-
-	for (unsigned i = 0; i < DRAIN_LIMIT; i++)
-		if (pair->backend->ops->recv(pair->backend, &iov, 1) < 0)
-			return;
-}
-
-static int start_queue(struct net_pair *pair, struct net_queue *q)
-{
-	q->active = q->blocked = false;
-	return q->queue->vq.live ? loop_add(&pair->worker.loop, &q->kick, EPOLLIN) : 0;
-}
-
-int net_pair_start(struct net_pair *pair, const char *name)
-{
-	int err;
-
-	pair->wire_events = 0;
-	drain(pair);
-	err = worker_init(&pair->worker, name, begin);
-	if (!err)
-		err = start_queue(pair, &pair->tx);
-	if (!err)
-		err = start_queue(pair, &pair->rx);
-	if (!err) {
-		update_wire(pair);
-		err = worker_start(&pair->worker);
-	}
-	pair->started = !err;
-	if (err)
-		worker_fini(&pair->worker);
-	return err;
-}
-
-void net_pair_stop(struct net_pair *pair)
-{
-	if (!pair->started)
-		return;
-	worker_fini(&pair->worker);
-	pair->started = false;
+	(void)events;
+	(void)got;
+	for (unsigned i = 0; i < ARRAY_SIZE(queues); i++)
+		if (queues[i]->deadline && queues[i]->deadline <= now && net_usable(queues[i]))
+			net_decide_interrupt(pair, queues[i]);
 }

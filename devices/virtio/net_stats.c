@@ -23,24 +23,49 @@ static const struct {
 	{ "kicks", offsetof(struct net_counters, kicks) },
 	{ "interrupts", offsetof(struct net_counters, interrupts) },
 	{ "dropped", offsetof(struct net_counters, dropped) },
+	{ "malformed", offsetof(struct net_counters, malformed) },
+	{ "filtered", offsetof(struct net_counters, filtered) },
 	{ "waits", offsetof(struct net_counters, waits) },
 };
 
 _Static_assert(ARRAY_SIZE(members) * sizeof(uint64_t) == sizeof(struct net_counters),
 	       "every counter has a name");
 
-static json_t *queue_json(const struct net_queue *q)
+/* Adds a direction's counters to those in `sum`, and gives them as an object. */
+static json_t *queue_json(const struct net_queue *q, struct net_counters *sum)
 {
 	json_t *object = json_object();
 
 	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
-		const uint64_t *counter =
-			(const uint64_t *)((const char *)&q->counters + members[i].offset);
+		const char *counters = (const char *)&q->counters;
+		uint64_t value = net_counter((const uint64_t *)(counters + members[i].offset));
 
-		json_object_set_new(object, members[i].name,
-				    json_integer((json_int_t)net_counter(counter)));
+		*(uint64_t *)((char *)sum + members[i].offset) += value;
+		json_object_set_new(object, members[i].name, json_integer((json_int_t)value));
 	}
 	return object;
+}
+
+static json_t *sum_json(const struct net_counters *sum)
+{
+	struct net_queue total = { .counters = *sum };
+	struct net_counters ignored = { 0 };
+
+	return queue_json(&total, &ignored);
+}
+
+static json_t *nic_json(const struct virtio_net *net)
+{
+	struct net_counters rx = { 0 }, tx = { 0 };
+	json_t *pairs = json_array();
+
+	for (unsigned i = 0; i < net->pair_count; i++)
+		json_array_append_new(pairs, json_pack("{s:o, s:o}", "rx",
+						       queue_json(&net->pairs[i]->rx, &rx), "tx",
+						       queue_json(&net->pairs[i]->tx, &tx)));
+	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", net->device.name, "backend",
+			 net->backend->name, "rx", sum_json(&rx), "tx", sum_json(&tx), "pairs",
+			 pairs);
 }
 
 static json_t *machine_json(const char *machine, struct virtio_net *const *nets, unsigned count)
@@ -48,11 +73,7 @@ static json_t *machine_json(const char *machine, struct virtio_net *const *nets,
 	json_t *nics = json_array();
 
 	for (unsigned i = 0; i < count; i++)
-		json_array_append_new(nics,
-				      json_pack("{s:s, s:s, s:o, s:o}", "name", nets[i]->device.name,
-						"backend", nets[i]->backend->name, "rx",
-						queue_json(&nets[i]->pair.rx), "tx",
-						queue_json(&nets[i]->pair.tx)));
+		json_array_append_new(nics, nic_json(nets[i]));
 	return json_pack("{s:s, s:o}", "machine", machine, "nics", nics);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * BAR 1 holds the MSI-X table; BAR 4 the register blocks, a page each: common configuration, ISR status,
- * device configuration, notifications. Queue n's notification address is n * 4 bytes into its page,
- * and wherever the guest maps the BAR, KVM turns a write there into a count on the queue's eventfd.
+ * device configuration, notifications. Queue n's notification address is n * 4 bytes into the latter, or
+ * into I/O BAR 0 (some CPUs make KVM decode the instruction behind an MMIO exit, but not behind a port's).
+ * Wherever the guest maps it, KVM turns a write there into a count on the queue's eventfd.
  *
  * Messages are staged while the driver sets vectors up, and committed once when it sets DRIVER_OK:
  * before that no vector can fire. Later changes (an interrupt moves to another CPU) commit at once.
  */
-#include "devices/virtio/transport_pci.h"
 
 #include <errno.h>
 #include <linux/pci_regs.h>
@@ -17,10 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "devices/virtio/transport_pci_regs.h"
 #include "vmm/log.h"
 #include "vmm/util.h"
 
-#define MSIX_BAR  1u
+#define KICK_BAR   0u /* only with kicks by port I/O */
+#define MSIX_BAR   1u
 #define VIRTIO_BAR 4u
 
 #define BLOCK_SIZE    0x1000u
@@ -34,263 +36,17 @@
 #define ISR_QUEUE  1u
 #define ISR_CONFIG 2u
 
-static struct virtqueue *selected(struct virtio_pci *t)
-{
-	return t->queue_select < t->device->queue_count ?
-		       &t->device->queues[t->queue_select].vq :
-		       NULL;
-}
-
-/* The common configuration (4.1.4.3): a reader and a writer for each field, by table. */
-typedef uint32_t read_fn(struct virtio_pci *t);
-typedef void write_fn(struct virtio_pci *t, uint32_t value);
-
-static uint32_t read_device_feature_select(struct virtio_pci *t)
-{
-	return t->device_feature_select;
-}
-
-static void write_device_feature_select(struct virtio_pci *t, uint32_t value)
-{
-	t->device_feature_select = value;
-}
-
-static uint32_t read_device_feature(struct virtio_pci *t)
-{
-	return t->device_feature_select < VIRTIO_FEATURE_WORDS ?
-		       t->device->offered.word[t->device_feature_select] :
-		       0;
-}
-
-static uint32_t read_driver_feature_select(struct virtio_pci *t)
-{
-	return t->driver_feature_select;
-}
-
-static void write_driver_feature_select(struct virtio_pci *t, uint32_t value)
-{
-	t->driver_feature_select = value;
-}
-
-static uint32_t read_driver_feature(struct virtio_pci *t)
-{
-	return t->driver_feature_select < VIRTIO_FEATURE_WORDS ?
-		       t->device->accepted.word[t->driver_feature_select] :
-		       0;
-}
-
-static void write_driver_feature(struct virtio_pci *t, uint32_t value)
-{
-	virtio_write_features(t->device, t->driver_feature_select, value);
-}
-
-/* A vector that does not exist reads back as none (4.1.5.1.2.1). */
-static uint16_t checked_vector(const struct virtio_pci *t, uint32_t value)
-{
-	return (uint16_t)(value < t->msix.count ? value : VIRTIO_NO_VECTOR);
-}
-
-static uint32_t read_config_vector(struct virtio_pci *t)
-{
-	return atomic_load(&t->config_vector);
-}
-
-static void write_config_vector(struct virtio_pci *t, uint32_t value)
-{
-	atomic_store(&t->config_vector, checked_vector(t, value));
-}
-
-static uint32_t read_num_queues(struct virtio_pci *t)
-{
-	return t->device->queue_count;
-}
-
-static uint32_t read_status(struct virtio_pci *t)
-{
-	return virtio_status(t->device);
-}
-
-static void set_intx(struct virtio_pci *t, uint8_t isr)
+static void set_isr_locked(struct virtio_pci *t, uint8_t isr)
 {
 	t->isr = isr;
 	pci_set_intx(&t->function, isr);
 }
 
-static void reset_registers(struct virtio_pci *t)
+void virtio_pci_set_isr(struct virtio_pci *t, uint8_t isr)
 {
-	t->device_feature_select = t->driver_feature_select = 0;
-	t->queue_select = 0;
-	atomic_store(&t->config_vector, VIRTIO_NO_VECTOR);
-	for (unsigned i = 0; i < t->device->queue_count; i++)
-		atomic_store(&t->queue_vectors[i], VIRTIO_NO_VECTOR);
 	pthread_mutex_lock(&t->isr_lock);
-	set_intx(t, 0);
+	set_isr_locked(t, isr);
 	pthread_mutex_unlock(&t->isr_lock);
-	atomic_store(&t->commit_at_once, false);
-	msix_clear_pending(&t->msix);
-}
-
-static void write_status(struct virtio_pci *t, uint32_t value)
-{
-	if (value & VIRTIO_CONFIG_S_DRIVER_OK) {
-		/* Partner: route() stages, then looks here. One of the two commits what it staged. */
-		atomic_store(&t->commit_at_once, true);
-		t->platform->ops->msi_commit(t->platform->ctx);
-	}
-	virtio_write_status(t->device, (uint8_t)value);
-	if (!value)
-		reset_registers(t);
-}
-
-static uint32_t read_generation(struct virtio_pci *t)
-{
-	return atomic_load(&t->device->generation);
-}
-
-static uint32_t read_queue_select(struct virtio_pci *t)
-{
-	return t->queue_select;
-}
-
-static void write_queue_select(struct virtio_pci *t, uint32_t value)
-{
-	t->queue_select = (uint16_t)value;
-}
-
-static uint32_t read_queue_size(struct virtio_pci *t)
-{
-	return selected(t) ? selected(t)->size : 0;
-}
-
-static void write_queue_size(struct virtio_pci *t, uint32_t value)
-{
-	if (selected(t))
-		vq_set_size(selected(t), (uint16_t)value);
-}
-
-static uint32_t read_queue_vector(struct virtio_pci *t)
-{
-	return selected(t) ? atomic_load(&t->queue_vectors[t->queue_select]) : VIRTIO_NO_VECTOR;
-}
-
-static void write_queue_vector(struct virtio_pci *t, uint32_t value)
-{
-	if (selected(t))
-		atomic_store(&t->queue_vectors[t->queue_select], checked_vector(t, value));
-}
-
-static uint32_t read_queue_enable(struct virtio_pci *t)
-{
-	return selected(t) && selected(t)->enabled;
-}
-
-static void write_queue_enable(struct virtio_pci *t, uint32_t value)
-{
-	/* A driver enables its queues before DRIVER_OK, and never disables one (4.1.4.3.2). */
-	if (value == 1 && selected(t) && !(virtio_status(t->device) & VIRTIO_CONFIG_S_DRIVER_OK))
-		vq_enable(selected(t));
-}
-
-static uint32_t read_notify_off(struct virtio_pci *t)
-{
-	return selected(t) ? t->queue_select : 0;
-}
-
-static uint64_t with_low(uint64_t old, uint32_t value)
-{
-	return (old & ~0xffffffffull) | value;
-}
-
-static uint64_t with_high(uint64_t old, uint32_t value)
-{
-	return (old & 0xffffffffull) | (uint64_t)value << 32;
-}
-
-/* The ring addresses are 64 bits wide, and written as two halves of 32. */
-#define RING_ADDRESS(part)                                                                      \
-	static uint32_t read_##part##_low(struct virtio_pci *t)                                 \
-	{                                                                                       \
-		return selected(t) ? (uint32_t)selected(t)->part##_gpa : 0;                     \
-	}                                                                                       \
-	static void write_##part##_low(struct virtio_pci *t, uint32_t value)                    \
-	{                                                                                       \
-		struct virtqueue *vq = selected(t);                                             \
-                                                                                                \
-		if (vq)                                                                         \
-			vq_set_##part(vq, with_low(vq->part##_gpa, value));                     \
-	}                                                                                       \
-	static uint32_t read_##part##_high(struct virtio_pci *t)                                \
-	{                                                                                       \
-		return selected(t) ? (uint32_t)(selected(t)->part##_gpa >> 32) : 0;             \
-	}                                                                                       \
-	static void write_##part##_high(struct virtio_pci *t, uint32_t value)                   \
-	{                                                                                       \
-		struct virtqueue *vq = selected(t);                                             \
-                                                                                                \
-		if (vq)                                                                         \
-			vq_set_##part(vq, with_high(vq->part##_gpa, value));                    \
-	}
-
-RING_ADDRESS(desc)
-RING_ADDRESS(driver)
-RING_ADDRESS(device)
-
-static const struct common_register {
-	uint8_t offset;
-	uint8_t size;
-	const char *name;
-	read_fn *read;
-	write_fn *write; /* NULL: read-only */
-} common_registers[] = {
-	{ 0x00, 4, "device_feature_select", read_device_feature_select,
-	  write_device_feature_select },
-	{ 0x04, 4, "device_feature", read_device_feature, NULL },
-	{ 0x08, 4, "driver_feature_select", read_driver_feature_select,
-	  write_driver_feature_select },
-	{ 0x0c, 4, "driver_feature", read_driver_feature, write_driver_feature },
-	{ 0x10, 2, "config_msix_vector", read_config_vector, write_config_vector },
-	{ 0x12, 2, "num_queues", read_num_queues, NULL },
-	{ 0x14, 1, "device_status", read_status, write_status },
-	{ 0x15, 1, "config_generation", read_generation, NULL },
-	{ 0x16, 2, "queue_select", read_queue_select, write_queue_select },
-	{ 0x18, 2, "queue_size", read_queue_size, write_queue_size },
-	{ 0x1a, 2, "queue_msix_vector", read_queue_vector, write_queue_vector },
-	{ 0x1c, 2, "queue_enable", read_queue_enable, write_queue_enable },
-	{ 0x1e, 2, "queue_notify_off", read_notify_off, NULL },
-	{ 0x20, 4, "queue_desc, low", read_desc_low, write_desc_low },
-	{ 0x24, 4, "queue_desc, high", read_desc_high, write_desc_high },
-	{ 0x28, 4, "queue_driver, low", read_driver_low, write_driver_low },
-	{ 0x2c, 4, "queue_driver, high", read_driver_high, write_driver_high },
-	{ 0x30, 4, "queue_device, low", read_device_low, write_device_low },
-	{ 0x34, 4, "queue_device, high", read_device_high, write_device_high },
-};
-
-#define COMMON_SIZE 0x38u
-
-_Static_assert(sizeof(struct virtio_pci_common_cfg) == COMMON_SIZE, "4.1.4.3");
-
-/* A driver accesses each field at its own width (4.1.3.1); anything else finds nothing. */
-static const struct common_register *find_register(uint64_t offset, unsigned len)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(common_registers); i++)
-		if (common_registers[i].offset == offset && common_registers[i].size == len)
-			return &common_registers[i];
-	return NULL;
-}
-
-static void common_read(struct virtio_pci *t, uint64_t offset, void *data, unsigned len)
-{
-	const struct common_register *r = find_register(offset, len);
-
-	store_le(data, len, r ? r->read(t) : 0);
-}
-
-static void common_write(struct virtio_pci *t, uint64_t offset, const void *data, unsigned len)
-{
-	const struct common_register *r = find_register(offset, len);
-
-	if (r && r->write)
-		r->write(t, (uint32_t)load_le(data, len));
 }
 
 /* Reading the ISR status clears it and lowers the pin (4.1.4.5). */
@@ -301,7 +57,7 @@ static void isr_read(struct virtio_pci *t, uint64_t offset, void *data, unsigned
 		return;
 	pthread_mutex_lock(&t->isr_lock);
 	store_le(data, 1, t->isr);
-	set_intx(t, 0);
+	set_isr_locked(t, 0);
 	pthread_mutex_unlock(&t->isr_lock);
 }
 
@@ -314,7 +70,7 @@ static void bar_read(void *ctx, uint64_t offset, void *data, unsigned len)
 	switch (offset - at) {
 	case COMMON_BASE:
 		pthread_mutex_lock(&t->lock);
-		common_read(t, at, data, len);
+		virtio_pci_common_read(t, at, data, len);
 		pthread_mutex_unlock(&t->lock);
 		break;
 	case ISR_BASE:
@@ -336,7 +92,7 @@ static void bar_write(void *ctx, uint64_t offset, const void *data, unsigned len
 	switch (offset - at) {
 	case COMMON_BASE:
 		pthread_mutex_lock(&t->lock);
-		common_write(t, at, data, len);
+		virtio_pci_common_write(t, at, data, len);
 		pthread_mutex_unlock(&t->lock);
 		break;
 	case NOTIFY_BASE:
@@ -349,35 +105,54 @@ static void bar_write(void *ctx, uint64_t offset, const void *data, unsigned len
 
 static const struct bus_ops bar_ops = { .read = bar_read, .write = bar_write };
 
+static void kick_bar_write(void *ctx, uint64_t offset, const void *data, unsigned len)
+{
+	struct virtio_pci *t = ctx;
+
+	(void)data;
+	(void)len;
+	if (offset % NOTIFY_STRIDE == 0)
+		virtio_kick(t->device, (unsigned)(offset / NOTIFY_STRIDE));
+}
+
+static const struct bus_ops kick_bar_ops = { .write = kick_bar_write };
+
 static void bar_mapped(struct pci_function *function, unsigned bar, uint64_t base, bool on)
 {
 	struct virtio_pci *t = container_of(function, struct virtio_pci, function);
+	bool pio = t->kicks == PLATFORM_PIO;
 
-	if (bar != VIRTIO_BAR)
+	if (bar != (pio ? KICK_BAR : VIRTIO_BAR))
 		return;
-	/* When KVM refuses, kicks still come, as exits, by bar_write(). */
+	if (!pio)
+		base += NOTIFY_BASE;
+	/* When KVM refuses, kicks still come, as exits. */
 	for (unsigned i = 0; i < t->device->queue_count; i++)
-		t->platform->ops->kick_fd(t->platform->ctx, PLATFORM_MMIO,
-					  base + NOTIFY_BASE + (uint64_t)i * NOTIFY_STRIDE,
+		t->platform->ops->kick_fd(t->platform->ctx, t->kicks,
+					  base + (uint64_t)i * NOTIFY_STRIDE,
 					  t->device->queues[i].kick_fd, on);
 }
 
 /*
  * The configuration access window (4.1.4.9): the guest writes BAR, offset and length into the capability,
- * and then reads or writes its data field. False unless that field is touched and names real registers.
+ * and then reads or writes its data field. NULL unless that field is touched and names a place in a BAR.
  */
-static bool window_target(const struct virtio_pci *t, unsigned offset, unsigned len, uint32_t *at,
-			  unsigned *size)
+static const struct pci_bar *window_target(const struct virtio_pci *t, unsigned offset,
+					   unsigned len, uint32_t *at, unsigned *size)
 {
 	const uint8_t *cap = &t->function.config[t->window];
 	unsigned data = t->window + (unsigned)offsetof(struct virtio_pci_cfg_cap, pci_cfg_data);
+	unsigned index = cap[offsetof(struct virtio_pci_cap, bar)];
+	const struct pci_bar *bar = index < PCI_BARS ? &t->function.bars[index] : NULL;
 
 	*at = (uint32_t)load_le(cap + offsetof(struct virtio_pci_cap, offset), 4);
 	*size = (unsigned)load_le(cap + offsetof(struct virtio_pci_cap, length), 4);
-	return ranges_overlap(offset, len, data, 4) &&
-	       cap[offsetof(struct virtio_pci_cap, bar)] == VIRTIO_BAR &&
-	       (*size == 1 || *size == 2 || *size == 4) && *at % *size == 0 &&
-	       range_inside(*at, *size, 0, VIRTIO_BAR_SIZE);
+	if (!ranges_overlap(offset, len, data, 4) || !bar || bar->space == PCI_SPACE_NONE)
+		return NULL;
+	if ((*size != 1 && *size != 2 && *size != 4) || *at % *size ||
+	    !range_inside(*at, *size, 0, bar->size))
+		return NULL;
+	return bar;
 }
 
 static uint8_t *window_data(struct virtio_pci *t)
@@ -388,22 +163,29 @@ static uint8_t *window_data(struct virtio_pci *t)
 static void config_reading(struct pci_function *function, unsigned offset, unsigned len)
 {
 	struct virtio_pci *t = container_of(function, struct virtio_pci, function);
+	const struct pci_bar *bar;
 	unsigned size;
 	uint32_t at;
 
-	if (window_target(t, offset, len, &at, &size))
-		bar_read(t, at, window_data(t), size);
+	bar = window_target(t, offset, len, &at, &size);
+	if (bar && bar->ops->read)
+		bar->ops->read(bar->ctx, at, window_data(t), size);
 }
 
 static void config_written(struct pci_function *function, unsigned offset, unsigned len)
 {
 	struct virtio_pci *t = container_of(function, struct virtio_pci, function);
+	const struct pci_bar *bar;
 	unsigned size;
 	uint32_t at;
 
 	msix_config_written(&t->msix, offset, len);
-	if (window_target(t, offset, len, &at, &size))
-		bar_write(t, at, window_data(t), size);
+	/* A pin that was raised just before does not stay so: nobody would read the ISR status. */
+	if (msix_enabled(&t->msix))
+		pci_set_intx(&t->function, false);
+	bar = window_target(t, offset, len, &at, &size);
+	if (bar && bar->ops->write)
+		bar->ops->write(bar->ctx, at, window_data(t), size);
 }
 
 static const struct pci_function_ops function_ops = {
@@ -440,7 +222,7 @@ static void interrupt(struct virtio_pci *t, unsigned vector, uint8_t isr)
 		return;
 	}
 	pthread_mutex_lock(&t->isr_lock);
-	set_intx(t, t->isr | isr);
+	set_isr_locked(t, t->isr | isr);
 	pthread_mutex_unlock(&t->isr_lock);
 }
 
@@ -464,20 +246,19 @@ static const struct virtio_transport_ops transport_ops = {
 	.config_interrupt = config_interrupt,
 };
 
-static unsigned add_block(struct virtio_pci *t, uint8_t type, uint32_t base, uint32_t length,
-			  unsigned cap_len)
+static void add_block(struct virtio_pci *t, uint8_t type, uint8_t bar, uint32_t base,
+		      uint32_t length, unsigned cap_len)
 {
 	struct virtio_pci_notify_cap cap = {
 		.cap = { .cap_len = (uint8_t)cap_len,
 			 .cfg_type = type,
-			 .bar = VIRTIO_BAR,
+			 .bar = bar,
 			 .offset = base,
 			 .length = length },
 		.notify_off_multiplier = NOTIFY_STRIDE,
 	};
 
-	return pci_add_capability(&t->function, PCI_CAP_ID_VNDR, (uint8_t *)&cap + 2, NULL,
-				  cap_len - 2);
+	pci_add_capability(&t->function, PCI_CAP_ID_VNDR, (uint8_t *)&cap + 2, NULL, cap_len - 2);
 }
 
 static void add_window(struct virtio_pci *t)
@@ -496,14 +277,28 @@ static void add_window(struct virtio_pci *t)
 
 static void add_capabilities(struct virtio_pci *t)
 {
-	add_block(t, VIRTIO_PCI_CAP_COMMON_CFG, COMMON_BASE, COMMON_SIZE,
+	bool pio = t->kicks == PLATFORM_PIO;
+
+	add_block(t, VIRTIO_PCI_CAP_COMMON_CFG, VIRTIO_BAR, COMMON_BASE,
+		  VIRTIO_PCI_COMMON_BYTES,
 		  sizeof(struct virtio_pci_cap));
-	add_block(t, VIRTIO_PCI_CAP_NOTIFY_CFG, NOTIFY_BASE,
-		  t->device->queue_count * NOTIFY_STRIDE, sizeof(struct virtio_pci_notify_cap));
-	add_block(t, VIRTIO_PCI_CAP_ISR_CFG, ISR_BASE, 1, sizeof(struct virtio_pci_cap));
-	add_block(t, VIRTIO_PCI_CAP_DEVICE_CFG, DEVICE_BASE, BLOCK_SIZE,
+	add_block(t, VIRTIO_PCI_CAP_NOTIFY_CFG, pio ? KICK_BAR : VIRTIO_BAR,
+		  pio ? 0 : NOTIFY_BASE, t->device->queue_count * NOTIFY_STRIDE,
+		  sizeof(struct virtio_pci_notify_cap));
+	add_block(t, VIRTIO_PCI_CAP_ISR_CFG, VIRTIO_BAR, ISR_BASE, 1,
+		  sizeof(struct virtio_pci_cap));
+	add_block(t, VIRTIO_PCI_CAP_DEVICE_CFG, VIRTIO_BAR, DEVICE_BASE, BLOCK_SIZE,
 		  sizeof(struct virtio_pci_cap));
 	add_window(t);
+}
+
+static uint32_t kick_bar_size(const struct virtio_device *device)
+{
+	uint32_t size = 16;
+
+	while (size < device->queue_count * NOTIFY_STRIDE)
+		size *= 2;
+	return size;
 }
 
 static int alloc_messages(struct virtio_pci *t, unsigned count)
@@ -522,7 +317,8 @@ static int alloc_messages(struct virtio_pci *t, unsigned count)
 }
 
 int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
-		    const struct platform *platform, uint32_t class_code)
+		    const struct platform *platform, uint32_t class_code,
+		    enum platform_space kicks)
 {
 	const struct pci_identity identity = {
 		.vendor = 0x1af4, /* 4.1.2 */
@@ -538,10 +334,13 @@ int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
 	memset(t, 0, sizeof(*t));
 	t->device = device;
 	t->platform = platform;
+	t->kicks = kicks;
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_mutex_init(&t->isr_lock, NULL);
 	pci_init(&t->function, &identity, &function_ops);
 	pci_add_bar(&t->function, VIRTIO_BAR, PCI_SPACE_MEMORY, VIRTIO_BAR_SIZE, &bar_ops, t);
+	if (kicks == PLATFORM_PIO)
+		pci_add_bar(&t->function, KICK_BAR, PCI_SPACE_IO, kick_bar_size(device), &kick_bar_ops, t);
 	pci_add_intx(&t->function);
 	add_capabilities(t);
 	t->queue_vectors = calloc(device->queue_count, sizeof(*t->queue_vectors));
@@ -554,9 +353,7 @@ int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
 	}
 	device->transport = &transport_ops;
 	device->transport_ctx = t;
-	atomic_store(&t->config_vector, VIRTIO_NO_VECTOR);
-	for (unsigned i = 0; i < device->queue_count; i++)
-		atomic_store(&t->queue_vectors[i], VIRTIO_NO_VECTOR);
+	virtio_pci_reset_registers(t);
 	return 0;
 }
 

@@ -29,6 +29,7 @@ struct virtio_pci {
 	struct virtio_pci_message *messages; /* one a vector */
 	unsigned message_count;
 	atomic_bool commit_at_once; /* the driver set DRIVER_OK: messages are no longer only staged */
+	enum platform_space kicks; /* where the notify addresses are */
 	unsigned window; /* offset of the configuration access capability */
 	pthread_mutex_t lock; /* the registers, and all calls into the device */
 	uint32_t device_feature_select;
@@ -42,11 +43,12 @@ struct virtio_pci {
 
 /*
  * Puts a transport in front of `device`, which stays the caller's and must outlive it; then plug
- * `function`. `class_code` is PCI's. Logs; 0 or -errno. virtio_pci_fini() is fine on a zeroed struct;
- * it resets the device first.
+ * `function`. `class_code` is PCI's; `kicks` says whether the notify addresses are in a memory BAR or an I/O BAR
+ * of their own. Logs; 0 or -errno. virtio_pci_fini() is fine on a zeroed struct; it resets the device first.
  */
 int virtio_pci_init(struct virtio_pci *transport, struct virtio_device *device,
-		    const struct platform *platform, uint32_t class_code);
+		    const struct platform *platform, uint32_t class_code,
+		    enum platform_space kicks);
 void virtio_pci_fini(struct virtio_pci *transport);
 
 /* Resets the device as a driver would: when this returns none of its threads runs. Fine on a zeroed struct. */

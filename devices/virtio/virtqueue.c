@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the ring formats share: the driver's configuration and the life of a queue. The calls on a live
- * queue go through the format's table.
+ * What the ring formats share: the driver's configuration, the life of a queue, and the rules for a
+ * chain. The calls on a live queue go through the format's table.
  */
-#include "devices/virtio/virtqueue.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "devices/virtio/vq_internal.h"
 #include "vmm/util.h"
 
 void vq_init(struct virtqueue *vq, uint16_t size_max)
@@ -15,6 +15,12 @@ void vq_init(struct virtqueue *vq, uint16_t size_max)
 	memset(vq, 0, sizeof(*vq));
 	vq->size_max = size_max;
 	vq->size = size_max;
+}
+
+void vq_limit_to_power_of_two(struct virtqueue *vq)
+{
+	while (!is_power_of_two(vq->size))
+		vq->size &= (uint16_t)(vq->size - 1); /* without its lowest bit */
 }
 
 void vq_set_size(struct virtqueue *vq, uint16_t size)
@@ -46,11 +52,65 @@ void vq_enable(struct virtqueue *vq)
 	vq->enabled = true;
 }
 
-int vq_fail(struct virtqueue *vq, const char *why)
+int vq_kill(struct virtqueue *vq, const char *why)
 {
 	if (!vq->fault)
 		vq->fault = why;
 	return -EPROTO;
+}
+
+void vq_start_chain(struct vq_chain *chain)
+{
+	chain->readable = chain->writable = 0;
+	chain->readable_bytes = chain->writable_bytes = 0;
+	chain->slots = chain->descriptors = 0;
+}
+
+int vq_add_buffer(struct virtqueue *vq, struct vq_chain *chain, const struct vq_descriptor *d)
+{
+	unsigned used = chain->readable + chain->writable;
+	bool writable = d->flags & VRING_DESC_F_WRITE;
+	int pieces;
+
+	if (!writable && chain->writable)
+		return vq_kill(vq, "a readable descriptor follows a writable one");
+	pieces = mem_iov(vq->mem, d->addr, d->len, &chain->iov[used], chain->room - used);
+	if (pieces == -E2BIG)
+		return vq_kill(vq, "a chain has more pieces than the device takes");
+	if (pieces < 0)
+		return vq_kill(vq, "a buffer is empty or outside of guest memory");
+	if (writable) {
+		chain->writable += (unsigned)pieces;
+		chain->writable_bytes += d->len;
+	} else {
+		chain->readable += (unsigned)pieces;
+		chain->readable_bytes += d->len;
+	}
+	return 0;
+}
+
+const void *vq_indirect_table(struct virtqueue *vq, const struct vq_descriptor *d)
+{
+	const size_t element = 16; /* in both formats */
+	const void *table;
+
+	if (!vq->indirect) {
+		vq_kill(vq, "an indirect descriptor, which was not negotiated");
+		return NULL;
+	}
+	if (!d->len || d->len % element || d->len / element > vq->size) {
+		vq_kill(vq, "an indirect table's length is 0, odd, or more than the queue's");
+		return NULL;
+	}
+	/* No alignment is demanded of it, but every allocator gives that of the widest field. */
+	if (d->addr % sizeof(uint64_t)) {
+		vq_kill(vq, "an indirect table is misaligned");
+		return NULL;
+	}
+	table = mem_ptr(vq->mem, d->addr, d->len);
+	if (!table)
+		vq_kill(vq, "an indirect table is outside of guest memory");
+	return table;
 }
 
 int vq_activate(struct virtqueue *vq, const struct mem *mem, const struct virtio_features *features)
@@ -61,7 +121,7 @@ int vq_activate(struct virtqueue *vq, const struct mem *mem, const struct virtio
 	vq->event_idx = virtio_has(features, VIRTIO_RING_F_EVENT_IDX);
 	vq->indirect = virtio_has(features, VIRTIO_RING_F_INDIRECT_DESC);
 	vq->fault = NULL;
-	vq->ring = &vq_split_ops;
+	vq->ring = virtio_has(features, VIRTIO_F_RING_PACKED) ? &vq_packed_ops : &vq_split_ops;
 	err = vq->ring->activate(vq);
 	vq->live = !err;
 	return err;
@@ -80,9 +140,9 @@ int vq_pop(struct virtqueue *vq, struct vq_chain *chain)
 	return vq->ring->pop(vq, chain);
 }
 
-void vq_unpop(struct virtqueue *vq, unsigned count)
+void vq_unpop(struct virtqueue *vq, const struct vq_chain *chain)
 {
-	vq->ring->unpop(vq, count);
+	vq->ring->unpop(vq, chain);
 }
 
 void vq_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written)

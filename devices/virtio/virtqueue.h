@@ -22,7 +22,7 @@
 #include "devices/virtio/virtio.h"
 #include "vmm/mem.h"
 
-/* Split rings: any power of two up to 2^15 (section 2.7); this is what the devices here offer at most. */
+/* A ring may have up to 2^15 entries (2.7, 2.8); this is what the devices here offer at most. */
 #define VQ_MAX_SIZE 4096u
 
 /*
@@ -36,7 +36,9 @@ struct vq_chain {
 	unsigned writable; /* pieces */
 	size_t readable_bytes;
 	size_t writable_bytes;
-	uint16_t id; /* the head descriptor's index (split) or the buffer id (packed) */
+	uint16_t id;	/* the head descriptor's index (split) or the buffer id (packed) */
+	uint16_t slots; /* places it takes in the ring: 1 (split), its descriptors (packed) */
+	uint16_t descriptors; /* it takes of the queue's, which are as many as the queue's size */
 };
 
 struct virtqueue;
@@ -45,7 +47,7 @@ struct virtqueue;
 struct vq_ring_ops {
 	int (*activate)(struct virtqueue *vq);
 	int (*pop)(struct virtqueue *vq, struct vq_chain *chain);
-	void (*unpop)(struct virtqueue *vq, unsigned count);
+	void (*unpop)(struct virtqueue *vq, const struct vq_chain *chain);
 	void (*push)(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written);
 	void (*publish)(struct virtqueue *vq);
 	bool (*kicks_enable)(struct virtqueue *vq);
@@ -56,6 +58,8 @@ struct vq_ring_ops {
 struct vring_desc_le;
 struct vring_avail_le;
 struct vring_used_le;
+struct packed_desc_le;
+struct packed_event_le;
 
 /* A live split ring: host pointers resolved once, and the device's position in it. */
 struct vq_split {
@@ -64,8 +68,23 @@ struct vq_split {
 	struct vring_used_le *used;
 	uint16_t next_avail;
 	uint16_t next_used;	 /* where the next push goes */
-	uint16_t published;	 /* the used index that the driver sees */
-	uint16_t last_interrupt; /* the used index at the last interrupt decision */
+	uint16_t published; /* the used index that the driver sees */
+	uint32_t undecided; /* published since the last interrupt decision */
+};
+
+/* A live packed ring. Each side's position comes with its wrap counter. */
+struct vq_packed {
+	struct packed_desc_le *desc;
+	const struct packed_event_le *driver_event;
+	struct packed_event_le *device_event;
+	uint16_t next_avail;
+	uint16_t next_used;
+	bool avail_wrap;
+	bool used_wrap;
+	uint16_t first_flags; /* of the first staged used descriptor: storing them publishes all */
+	struct packed_desc_le *first;
+	unsigned staged;    /* slots pushed, not published */
+	unsigned undecided; /* slots published since the last interrupt decision */
 };
 
 struct virtqueue {
@@ -73,8 +92,8 @@ struct virtqueue {
 	uint16_t size_max;
 	uint16_t size;
 	uint64_t desc_gpa;
-	uint64_t driver_gpa; /* split: the available ring */
-	uint64_t device_gpa; /* split: the used ring */
+	uint64_t driver_gpa; /* the available ring, or the driver's event structure */
+	uint64_t device_gpa; /* the used ring, or the device's event structure */
 	bool enabled;
 
 	/* Live state. */
@@ -84,11 +103,17 @@ struct virtqueue {
 	const char *fault; /* a constant string, or NULL while all is well */
 	const struct mem *mem;
 	const struct vq_ring_ops *ring;
-	struct vq_split split;
+	union {
+		struct vq_split split;
+		struct vq_packed packed;
+	};
 };
 
 /* The state after power-on and reset: disabled, with the largest size on offer. */
 void vq_init(struct virtqueue *vq, uint16_t size_max);
+
+/* For a split ring: offers no size that is not a power of two. Before the driver sets one. */
+void vq_limit_to_power_of_two(struct virtqueue *vq);
 
 /* What the driver writes. Ignored while the queue is enabled, and sizes out of range always. */
 void vq_set_size(struct virtqueue *vq, uint16_t size);
@@ -107,14 +132,20 @@ int vq_activate(struct virtqueue *vq, const struct mem *mem, const struct virtio
 /* No function below may be under way or be called after this. */
 void vq_deactivate(struct virtqueue *vq);
 
+/* For a device that finds a chain which its type forbids: kills the queue; returns -EPROTO. */
+int vq_kill(struct virtqueue *vq, const char *why);
+
 /*
  * Takes the next chain the driver made available. Returns 1, 0 when there is none, or -EPROTO when the
  * queue is dead.
  */
 int vq_pop(struct virtqueue *vq, struct vq_chain *chain);
 
-/* Gives the last `count` popped chains back, as if they had not been popped; none of them was pushed. */
-void vq_unpop(struct virtqueue *vq, unsigned count);
+/*
+ * Gives the chain that was popped last back, as if it had not been popped; nothing was pushed since. Several
+ * go back in the reverse order.
+ */
+void vq_unpop(struct virtqueue *vq, const struct vq_chain *chain);
 
 /* Stages a popped chain as used, with the number of bytes written to it; the driver sees it at publish. */
 void vq_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written);
@@ -136,10 +167,5 @@ void vq_kicks_disable(struct virtqueue *vq);
  * once a batch.
  */
 bool vq_needs_interrupt(struct virtqueue *vq);
-
-/* For the ring formats: records the first fault, and returns -EPROTO. */
-int vq_fail(struct virtqueue *vq, const char *why);
-
-extern const struct vq_ring_ops vq_split_ops;
 
 #endif

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "devices/virtio/virtqueue.h"
+#include "devices/virtio/vq_internal.h"
 #include "vmm/le.h"
 #include "vmm/util.h"
 
@@ -48,17 +48,9 @@ struct vring_used_le {
 _Static_assert(sizeof(struct vring_desc_le) == 16, "2.7.5");
 _Static_assert(sizeof(struct vring_used_elem_le) == 8, "2.7.8");
 
-/* A descriptor as it was at the one moment it was read. */
-struct descriptor {
-	uint64_t addr;
-	uint32_t len;
-	uint16_t flags;
-	uint16_t next;
-};
-
-static struct descriptor read_descriptor(const struct vring_desc_le *from)
+static struct vq_descriptor read_descriptor(const struct vring_desc_le *from)
 {
-	return (struct descriptor){
+	return (struct vq_descriptor){
 		.addr = le64_load_relaxed(&from->addr),
 		.len = le32_load_relaxed(&from->len),
 		.flags = le16_load_relaxed(&from->flags),
@@ -86,11 +78,11 @@ static int split_activate(struct virtqueue *vq)
 		sizeof(*s->used) + size * sizeof(struct vring_used_elem_le) + sizeof(le16);
 
 	if (!is_power_of_two(size)) {
-		vq_fail(vq, "its size is not a power of two");
+		vq_kill(vq, "its size is not a power of two");
 		return -EINVAL;
 	}
 	if (vq->desc_gpa % 16 || vq->driver_gpa % 2 || vq->device_gpa % 4) {
-		vq_fail(vq, "a part of the ring is misaligned");
+		vq_kill(vq, "a part of the ring is misaligned");
 		return -EINVAL;
 	}
 	*s = (struct vq_split){
@@ -99,7 +91,7 @@ static int split_activate(struct virtqueue *vq)
 		.used = mem_ptr(vq->mem, vq->device_gpa, used_bytes),
 	};
 	if (!s->desc || !s->avail || !s->used) {
-		vq_fail(vq, "a part of the ring is outside of guest memory");
+		vq_kill(vq, "a part of the ring is outside of guest memory");
 		return -EFAULT;
 	}
 	/* With event indices it stays 0 (2.7.10). */
@@ -107,56 +99,33 @@ static int split_activate(struct virtqueue *vq)
 	return 0;
 }
 
-static int add_buffer(struct virtqueue *vq, struct vq_chain *chain, const struct descriptor *d)
-{
-	unsigned used = chain->readable + chain->writable;
-	bool writable = d->flags & VRING_DESC_F_WRITE;
-	int pieces;
-
-	if (!writable && chain->writable)
-		return vq_fail(vq, "a readable descriptor follows a writable one");
-	pieces = mem_iov(vq->mem, d->addr, d->len, &chain->iov[used], chain->room - used);
-	if (pieces == -E2BIG)
-		return vq_fail(vq, "a chain has more pieces than the device takes");
-	if (pieces < 0)
-		return vq_fail(vq, "a buffer is empty or outside of guest memory");
-	if (writable) {
-		chain->writable += (unsigned)pieces;
-		chain->writable_bytes += d->len;
-	} else {
-		chain->readable += (unsigned)pieces;
-		chain->readable_bytes += d->len;
-	}
-	return 0;
-}
-
 /*
  * Follows a chain through `table` of `count` descriptors from `at` on. `budget` counts descriptors down
  * over the whole chain, which bounds loops: no chain may be longer than the queue (2.7.5.3.1).
- * An indirect descriptor ends the walk, with its copy in `*indirect` (len 0 when there was none).
+ * An indirect descriptor ends the walk, with its copy in `*indirect`.
  */
 static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring_desc_le *table,
-		unsigned count, uint16_t at, unsigned *budget, struct descriptor *indirect)
+		unsigned count, uint16_t at, unsigned *budget, struct vq_descriptor *indirect)
 {
-	struct descriptor d;
+	struct vq_descriptor d;
 
 	do {
 		int err;
 
 		if (at >= count)
-			return vq_fail(vq, "a descriptor's index is outside of its table");
+			return vq_kill(vq, "a descriptor's index is outside of its table");
 		if (!*budget)
-			return vq_fail(vq, "a chain is longer than the queue, or a loop");
+			return vq_kill(vq, "a chain is longer than the queue, or a loop");
 		--*budget;
 		d = read_descriptor(&table[at]);
 		if (d.flags & VRING_DESC_F_INDIRECT) {
 			/* It must be the last, and none may be in an indirect table (2.7.5.3.1). */
 			if (!indirect || d.flags & VRING_DESC_F_NEXT)
-				return vq_fail(vq, "an indirect descriptor is nested or not the last");
+				return vq_kill(vq, "an indirect descriptor is nested or not the last");
 			*indirect = d;
 			return 0;
 		}
-		err = add_buffer(vq, chain, &d);
+		err = vq_add_buffer(vq, chain, &d);
 		if (err)
 			return err;
 		at = d.next;
@@ -164,22 +133,15 @@ static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring
 	return 0;
 }
 
-static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain, const struct descriptor *d)
+static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain,
+			 const struct vq_descriptor *d)
 {
-	const struct vring_desc_le *table;
-	unsigned count = d->len / sizeof(*table), budget = vq->size;
+	const struct vring_desc_le *table = vq_indirect_table(vq, d);
+	unsigned budget = vq->size;
 
-	if (!vq->indirect)
-		return vq_fail(vq, "an indirect descriptor, which was not negotiated");
-	if (!d->len || d->len % sizeof(*table) || count > vq->size)
-		return vq_fail(vq, "an indirect table's length is 0, odd, or more than the queue's");
-	table = mem_ptr(vq->mem, d->addr, d->len);
-	/* No alignment is demanded of it, but every allocator gives that of the widest field. */
-	if (d->addr % sizeof(table->addr))
-		return vq_fail(vq, "an indirect table is misaligned");
 	if (!table)
-		return vq_fail(vq, "an indirect table is outside of guest memory");
-	return walk(vq, chain, table, count, 0, &budget, NULL);
+		return -EPROTO;
+	return walk(vq, chain, table, d->len / sizeof(*table), 0, &budget, NULL);
 }
 
 static int split_pop(struct virtqueue *vq, struct vq_chain *chain)
@@ -187,24 +149,22 @@ static int split_pop(struct virtqueue *vq, struct vq_chain *chain)
 	struct vq_split *s = &vq->split;
 	/* Partner: the driver's release of avail->idx after writing the entry. */
 	uint16_t waiting = (uint16_t)(le16_load_acquire(&s->avail->idx) - s->next_avail);
-	struct descriptor indirect = { .len = 0 };
+	struct vq_descriptor indirect = { 0 };
 	unsigned budget = vq->size;
-	bool has_indirect;
 	int err;
 
 	if (!waiting)
 		return 0;
 	if (waiting > vq->size)
-		return vq_fail(vq, "the available index jumped by more than the queue's size");
+		return vq_kill(vq, "the available index jumped by more than the queue's size");
 	chain->id = le16_load_relaxed(&s->avail->ring[s->next_avail & (vq->size - 1)]);
-	chain->readable = chain->writable = 0;
-	chain->readable_bytes = chain->writable_bytes = 0;
-	indirect.flags = 0;
+	vq_start_chain(chain);
+	chain->slots = 1;
 	err = walk(vq, chain, s->desc, vq->size, chain->id, &budget, &indirect);
 	if (err)
 		return err;
-	has_indirect = indirect.flags & VRING_DESC_F_INDIRECT;
-	if (has_indirect) {
+	chain->descriptors = (uint16_t)(vq->size - budget);
+	if (indirect.flags & VRING_DESC_F_INDIRECT) {
 		err = walk_indirect(vq, chain, &indirect);
 		if (err)
 			return err;
@@ -213,9 +173,9 @@ static int split_pop(struct virtqueue *vq, struct vq_chain *chain)
 	return 1;
 }
 
-static void split_unpop(struct virtqueue *vq, unsigned count)
+static void split_unpop(struct virtqueue *vq, const struct vq_chain *chain)
 {
-	vq->split.next_avail = (uint16_t)(vq->split.next_avail - count);
+	vq->split.next_avail = (uint16_t)(vq->split.next_avail - chain->slots);
 }
 
 static void split_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written)
@@ -236,6 +196,7 @@ static void split_publish(struct virtqueue *vq)
 		return;
 	/* Partner: the driver's acquire of used->idx before it reads the entries. */
 	le16_store_release(&s->used->idx, s->next_used);
+	s->undecided += (uint16_t)(s->next_used - s->published);
 	s->published = s->next_used;
 }
 
@@ -265,17 +226,18 @@ static void split_kicks_disable(struct virtqueue *vq)
 static bool split_needs_interrupt(struct virtqueue *vq)
 {
 	struct vq_split *s = &vq->split;
-	uint16_t from = s->last_interrupt, to = s->published;
+	/* Indices tell no more apart; a driver that sleeps is at most a ring behind. */
+	uint32_t count = MIN(s->undecided, UINT16_MAX);
 
-	if (from == to)
+	if (!count)
 		return false;
-	s->last_interrupt = to;
+	s->undecided = 0;
 	/* Partner: the driver's fence between writing used_event or avail->flags and reading used->idx. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!vq->event_idx)
 		return !(le16_load_relaxed(&s->avail->flags) & VRING_AVAIL_F_NO_INTERRUPT);
-	/* Asked for when used_event lies in [from, to): 2.7.7.2. */
-	return (uint16_t)(to - le16_load_relaxed(used_event(vq)) - 1) < (uint16_t)(to - from);
+	/* Asked for when used_event is among the last `count` indices: 2.7.7.2. */
+	return (uint16_t)(s->published - le16_load_relaxed(used_event(vq)) - 1) < count;
 }
 
 const struct vq_ring_ops vq_split_ops = {

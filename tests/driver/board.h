@@ -31,8 +31,8 @@
 #define BOARD_LINE	16u /* slot n's INTA# is line BOARD_LINE + n % BOARD_LINES */
 #define BOARD_LINES	4u
 
-#define BOARD_SOURCES  32u
-#define BOARD_KICKS    64u
+#define BOARD_SOURCES  80u
+#define BOARD_KICKS    80u
 #define BOARD_MAX_LINE 24u
 
 /* How long a wait for something that has to happen may take, in ms. */

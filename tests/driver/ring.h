@@ -33,6 +33,7 @@ struct ring_ops {
 	bool (*publish)(struct ring *ring);
 	bool (*take)(struct ring *ring, void **token, uint32_t *written);
 	bool (*interrupts_enable)(struct ring *ring);
+	void (*interrupts_ahead)(struct ring *ring, unsigned ahead);
 	void (*interrupts_disable)(struct ring *ring);
 };
 
@@ -50,6 +51,26 @@ struct ring_split {
 	uint16_t taken;	    /* the used index up to which we took */
 };
 
+struct packed_desc;
+struct packed_event;
+
+/* Each side's position comes with its wrap counter. */
+struct ring_packed {
+	struct packed_desc *desc;
+	struct packed_event *driver_event; /* ours */
+	const struct packed_event *device_event;
+	uint16_t next; /* where the next chain goes */
+	bool wrap;
+	uint16_t taken; /* where the next used descriptor will be */
+	bool taken_wrap;
+	struct packed_desc *head; /* of the first chain that was added and is not published */
+	uint16_t head_flags;	  /* storing them publishes all */
+	uint16_t added;		  /* slots not published */
+	uint16_t *free_ids;	  /* a stack; in order, ids are taken by turns instead */
+	uint16_t next_id;
+	unsigned free_id_count;
+};
+
 /* What is on its way under one buffer id. */
 struct ring_slot {
 	void *token;
@@ -62,6 +83,7 @@ struct ring {
 	struct board *board;
 	uint16_t size;
 	bool event_idx;
+	bool in_order;
 	uint64_t desc_gpa; /* the three parts, as a transport wants them */
 	uint64_t driver_gpa;
 	uint64_t device_gpa;
@@ -69,7 +91,9 @@ struct ring {
 	struct ring_slot *slots;
 	uint16_t free;	   /* descriptors */
 	const char *error; /* what the device did wrong first, or NULL */
+	uint16_t oldest;   /* in order: the id that comes back next */
 	struct ring_split split;
+	struct ring_packed packed;
 };
 
 /*
@@ -101,9 +125,25 @@ bool ring_take(struct ring *ring, void **token, uint32_t *written);
  */
 bool ring_interrupts_enable(struct ring *ring);
 
+/*
+ * Asks for an interrupt not before `ahead` + 1 more used chains (split) or slots (packed); below
+ * the ring's size. For rings with event indices.
+ */
+void ring_interrupts_ahead(struct ring *ring, unsigned ahead);
+
 /* Interrupts are not needed; they may come. */
 void ring_interrupts_disable(struct ring *ring);
 
+/* For the formats: notes a fault of the device's; returns false. */
+bool ring_fail(struct ring *ring, const char *error);
+
+/*
+ * For the formats: the id of a used chain is one that is on its way, and in turn, and `written`
+ * bytes fit.
+ */
+bool ring_check_used(struct ring *ring, uint32_t id, uint32_t written);
+
 extern const struct ring_ops ring_split_ops;
+extern const struct ring_ops ring_packed_ops;
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The driver's side of a split ring. Free descriptors are chained by their `next` fields. Ordering:
+ * The driver's side of a split ring. Free descriptors are chained by their `next` fields; with
+ * IN_ORDER they are taken, and come back, in the order of the table (2.7.9). Ordering:
  * - avail->idx is stored with release after the entries; the device loads it with acquire.
  * - used->idx is loaded with acquire before the entries; the device stores it with release.
  * - a full fence stands between storing avail->idx and reading avail_event or used->flags, and
- * between storing used_event or avail->flags and reading used->idx; the device has the ones they
- * pair with.
+ *   between storing used_event or avail->flags and reading used->idx; the device has the ones they
+ *   pair with.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -29,7 +30,7 @@ static void split_init(struct ring *ring)
 	s->avail = board_ptr(ring->board, ring->driver_gpa, avail_bytes);
 	s->used = board_ptr(ring->board, ring->device_gpa, used_bytes);
 	for (unsigned i = 0; i < size; i++)
-		le16_store_relaxed(&s->desc[i].next, (uint16_t)(i + 1));
+		le16_store_relaxed(&s->desc[i].next, (uint16_t)((i + 1) % size));
 }
 
 static void write_desc(struct split_desc *desc, const struct ring_piece *piece, unsigned flags)
@@ -119,12 +120,6 @@ static bool split_publish(struct ring *ring)
 	return (uint16_t)(s->added - event - 1) < (uint16_t)(s->added - old);
 }
 
-static bool fail(struct ring *ring, const char *error)
-{
-	ring->error = error;
-	return false;
-}
-
 static void free_chain(struct ring *ring, uint16_t head)
 {
 	struct ring_split *s = &ring->split;
@@ -132,8 +127,12 @@ static void free_chain(struct ring *ring, uint16_t head)
 
 	for (unsigned i = 1; i < entries; i++)
 		last = le16_load_relaxed(&s->desc[last].next);
-	le16_store_relaxed(&s->desc[last].next, s->free_head);
-	s->free_head = head;
+	if (ring->in_order) {
+		ring->oldest = le16_load_relaxed(&s->desc[last].next);
+	} else {
+		le16_store_relaxed(&s->desc[last].next, s->free_head);
+		s->free_head = head;
+	}
 	ring->free = (uint16_t)(ring->free + entries);
 	ring->slots[head].entries = 0;
 }
@@ -148,13 +147,11 @@ static bool split_take(struct ring *ring, void **token, uint32_t *written)
 	if (!waiting)
 		return false;
 	if (waiting > (uint16_t)(s->published - s->taken))
-		return fail(ring, "more chains were used than were available");
+		return ring_fail(ring, "more chains were used than were available");
 	id = le32_load_relaxed(&elem->id);
-	if (id >= ring->size || !ring->slots[id].entries)
-		return fail(ring, "the id of a used chain is not one that is on its way");
 	*written = le32_load_relaxed(&elem->len);
-	if (*written > ring->slots[id].room)
-		return fail(ring, "more was written than there is room");
+	if (!ring_check_used(ring, id, *written))
+		return false;
 	*token = ring->slots[id].token;
 	free_chain(ring, (uint16_t)id);
 	s->taken++;
@@ -171,6 +168,14 @@ static bool split_interrupts_enable(struct ring *ring)
 		le16_store_relaxed(&s->avail->flags, 0);
 	atomic_thread_fence(memory_order_seq_cst);
 	return le16_load_relaxed(&s->used->idx) != s->taken;
+}
+
+static void split_interrupts_ahead(struct ring *ring, unsigned ahead)
+{
+	struct ring_split *s = &ring->split;
+
+	le16_store_relaxed(split_used_event(s->avail, ring->size), (uint16_t)(s->taken + ahead));
+	atomic_thread_fence(memory_order_seq_cst);
 }
 
 static void split_interrupts_disable(struct ring *ring)
@@ -191,5 +196,6 @@ const struct ring_ops ring_split_ops = {
 	.publish = split_publish,
 	.take = split_take,
 	.interrupts_enable = split_interrupts_enable,
+	.interrupts_ahead = split_interrupts_ahead,
 	.interrupts_disable = split_interrupts_disable,
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "vmm/linux_new.h"
 #include "vmm/util.h"
 
 #define VIRTIO_VENDOR 0x1af4u
@@ -40,16 +41,26 @@ unsigned driver_find_capability(struct board *board, unsigned slot, uint8_t id, 
 	return 0;
 }
 
+static enum platform_space bar_space(const struct driver *d, unsigned bar)
+{
+	return config_read(d, PCI_BASE_ADDRESS_0 + 4 * bar, 4) & PCI_BASE_ADDRESS_SPACE_IO ?
+		       PLATFORM_PIO :
+		       PLATFORM_MMIO;
+}
+
 static uint64_t bar_address(const struct driver *d, unsigned bar)
 {
-	return config_read(d, PCI_BASE_ADDRESS_0 + 4 * bar, 4) &
-	       (uint32_t)PCI_BASE_ADDRESS_MEM_MASK;
+	uint32_t mask = bar_space(d, bar) == PLATFORM_PIO ? (uint32_t)PCI_BASE_ADDRESS_IO_MASK :
+							    (uint32_t)PCI_BASE_ADDRESS_MEM_MASK;
+
+	return config_read(d, PCI_BASE_ADDRESS_0 + 4 * bar, 4) & mask;
 }
 
 static void take_block(struct driver *d, unsigned at)
 {
+	unsigned bar = config_read(d, at + offsetof(struct virtio_pci_cap, bar), 1) % 6;
 	uint64_t base =
-		bar_address(d, config_read(d, at + offsetof(struct virtio_pci_cap, bar), 1)) +
+		bar_address(d, bar) +
 		config_read(d, at + offsetof(struct virtio_pci_cap, offset), 4);
 	uint32_t length = config_read(d, at + offsetof(struct virtio_pci_cap, length), 4);
 
@@ -59,6 +70,7 @@ static void take_block(struct driver *d, unsigned at)
 		break;
 	case VIRTIO_PCI_CAP_NOTIFY_CFG:
 		d->notify = base;
+		d->notify_space = bar_space(d, bar);
 		d->notify_length = length;
 		d->notify_multiplier = config_read(
 			d, at + offsetof(struct virtio_pci_notify_cap, notify_off_multiplier), 4);
@@ -113,7 +125,8 @@ bool driver_probe(struct driver *d, struct board *board, unsigned slot)
 	    config_read(d, PCI_DEVICE_ID, 2) < 0x1040)
 		return false;
 	command = config_read(d, PCI_COMMAND, 2);
-	config_write(d, PCI_COMMAND, 2, command | PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+	config_write(d, PCI_COMMAND, 2,
+		     command | PCI_COMMAND_IO | PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
 	for (unsigned i = 0; (at = driver_find_capability(board, slot, PCI_CAP_ID_VNDR, i)); i++)
 		take_block(d, at);
 	find_msix(d);
@@ -291,7 +304,27 @@ bool driver_setup_queue(const struct driver *d, unsigned queue, struct ring *rin
 	return driver_read(d, COMMON_QUEUE_SIZE, 2) == ring->size;
 }
 
+bool driver_reset_queue(const struct driver *d, unsigned queue)
+{
+	time_t until = time(NULL) + BOARD_PATIENCE / 1000;
+
+	driver_write(d, COMMON_QUEUE_SELECT, 2, queue);
+	driver_write(d, COMMON_QUEUE_RESET, 2, 1);
+	while (driver_read(d, COMMON_QUEUE_RESET, 2))
+		if (time(NULL) > until)
+			return false;
+	return !driver_read(d, COMMON_QUEUE_ENABLE, 2);
+}
+
 void driver_kick(const struct driver *d, unsigned queue)
 {
-	board_mmio_write(d->board, d->doorbells[queue], 2, queue);
+	/*
+	 * With NOTIFICATION_DATA the field is wider, and says where the ring is: a hint (4.1.5.2).
+	 */
+	unsigned len = virtio_has(&d->features, VIRTIO_F_NOTIFICATION_DATA) ? 4 : 2;
+
+	if (d->notify_space == PLATFORM_PIO)
+		board_pio_write(d->board, d->doorbells[queue], len, queue);
+	else
+		board_mmio_write(d->board, d->doorbells[queue], len, queue);
 }

@@ -13,13 +13,14 @@
 #include "tests/driver/board.h"
 #include "tests/driver/ring.h"
 
-#define DRIVER_MAX_QUEUES 32u
+#define DRIVER_MAX_QUEUES 80u
 
 struct driver {
 	struct board *board;
 	unsigned slot;
 	uint64_t common; /* the blocks' addresses */
 	uint64_t notify;
+	enum platform_space notify_space;
 	uint32_t notify_length;
 	uint32_t notify_multiplier;
 	uint64_t doorbells[DRIVER_MAX_QUEUES]; /* where each queue is kicked */
@@ -52,10 +53,11 @@ enum {
 	COMMON_QUEUE_DESC = 0x20,
 	COMMON_QUEUE_DRIVER = 0x28,
 	COMMON_QUEUE_DEVICE = 0x30,
+	COMMON_QUEUE_RESET = 0x3a,
 };
 
 /*
- * Finds a modern virtio device in the slot and turns its memory BARs on. False: something is
+ * Finds a modern virtio device in the slot and turns its BARs on. False: something is
  * missing.
  */
 bool driver_probe(struct driver *driver, struct board *board, unsigned slot);
@@ -106,6 +108,9 @@ bool driver_set_queue_vector(const struct driver *driver, unsigned queue, unsign
  */
 bool driver_setup_queue(const struct driver *driver, unsigned queue, struct ring *ring,
 			uint16_t size);
+
+/* Resets one queue (RING_RESET) and waits until it is done; false when it never is. */
+bool driver_reset_queue(const struct driver *driver, unsigned queue);
 
 /* From any thread. */
 void driver_kick(const struct driver *driver, unsigned queue);

@@ -35,6 +35,14 @@ void net_expect_packet(struct nic *nic, uint32_t seed)
 	assert_true(nic_is(packet, NET_SIZE, seed));
 }
 
+void net_send_to(struct nic *nic, uint32_t len, uint32_t seed)
+{
+	uint8_t packet[NIC_MAX_PACKET];
+
+	nic_fill(packet, len, seed);
+	nic_peer_send(nic, packet, len);
+}
+
 void net_receive(struct nic *nic, uint32_t seed)
 {
 	uint64_t gpa = board_alloc(&nic->board, NET_SIZE, 1);

@@ -24,6 +24,9 @@ void net_add_rx(struct nic *nic, uint64_t gpa, uint32_t len);
 /* The wire's other end gets the packet. */
 void net_expect_packet(struct nic *nic, uint32_t seed);
 
+/* The wire's other end sends a packet of `len` bytes. */
+void net_send_to(struct nic *nic, uint32_t len, uint32_t seed);
+
 /* A buffer is posted, a packet sent and received. */
 void net_receive(struct nic *nic, uint32_t seed);
 

@@ -21,6 +21,16 @@ int pair_setup(void **state)
 	return 0;
 }
 
+int pair_setup_kind(void **state)
+{
+	const struct ring_kind *kind = *state;
+
+	if (pair_setup(state))
+		return -1;
+	((struct vq_pair *)*state)->kind = kind;
+	return 0;
+}
+
 int pair_teardown(void **state)
 {
 	struct vq_pair *pair = *state;
@@ -47,20 +57,29 @@ int pair_activate(struct vq_pair *pair)
 	return vq_activate(&pair->vq, &pair->board.mem, &pair->features);
 }
 
-void pair_start(struct vq_pair *pair, uint16_t size, bool event_idx, bool indirect)
+static void start(struct vq_pair *pair, uint16_t size, const struct ring_kind *kind)
 {
 	memset(&pair->features, 0, sizeof(pair->features));
 	virtio_add(&pair->features, VIRTIO_F_VERSION_1);
-	if (event_idx)
-		virtio_add(&pair->features, VIRTIO_RING_F_EVENT_IDX);
-	if (indirect)
-		virtio_add(&pair->features, VIRTIO_RING_F_INDIRECT_DESC);
+	kind_features(kind, &pair->features);
 	ring_fini(&pair->ring);
 	board_free_all(&pair->board);
 	ring_init(&pair->ring, &pair->board, &pair->features, size);
 	pair_configure(pair);
 	assert_int_equal(pair_activate(pair), 0);
 	assert_null(pair->vq.fault);
+}
+
+void pair_start(struct vq_pair *pair, uint16_t size, bool event_idx, bool indirect)
+{
+	const struct ring_kind kind = { .event_idx = event_idx, .indirect = indirect };
+
+	start(pair, size, &kind);
+}
+
+void pair_start_kind(struct vq_pair *pair, uint16_t size)
+{
+	start(pair, size, pair->kind);
 }
 
 int pair_pop(struct vq_pair *pair)

@@ -13,10 +13,12 @@
 #include "devices/virtio/virtqueue.h"
 #include "tests/driver/board.h"
 #include "tests/driver/ring.h"
+#include "tests/unit/libkind.h"
 
 #define PAIR_PIECES 64u
 
 struct vq_pair {
+	const struct ring_kind *kind; /* of pair_start_kind() */
 	struct board board;
 	struct virtio_features features;
 	struct ring ring;
@@ -32,6 +34,12 @@ int pair_teardown(void **state);
 /* Starts both sides anew with `size` entries and the given feature bits; every assertion is made.
  */
 void pair_start(struct vq_pair *pair, uint16_t size, bool event_idx, bool indirect);
+
+/* The same with a ring of the pair's kind. */
+void pair_start_kind(struct vq_pair *pair, uint16_t size);
+
+/* For kinds_run(). */
+int pair_setup_kind(void **state);
 
 /* Points the queue at the ring, without activating it. */
 void pair_configure(struct vq_pair *pair);

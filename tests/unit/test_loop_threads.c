@@ -233,6 +233,102 @@ static void test_worker_that_never_starts(void **state)
 	worker_fini(&worker);
 }
 
+/* ---- work that is cut into pieces ---- */
+
+struct pieces {
+	struct loop_source source;
+	struct loop *loop;
+	unsigned left;
+	struct counter *other; /* an fd that is ready meanwhile */
+	unsigned other_at;     /* how much was left when it had its turn */
+};
+
+static void go_on(struct loop_source *source, uint32_t events)
+{
+	struct pieces *p = container_of(source, struct pieces, source);
+
+	assert_int_equal(events, 0);
+	if (p->other->calls && !p->other_at)
+		p->other_at = p->left;
+	if (p->left == 500)
+		raise_fd(p->other->source.fd);
+	if (--p->left)
+		loop_again(p->loop, source);
+	else
+		loop_stop(p->loop);
+}
+
+static void test_more_work_comes_after_what_is_ready(void **state)
+{
+	struct pieces p = { .source = { .fd = -1, .ready = go_on }, .left = 1000 };
+	struct counter other;
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	counter_init(&other, &loop);
+	assert_int_equal(loop_add(&loop, &other.source, EPOLLIN), 0);
+	p.loop = &loop;
+	p.other = &other;
+	loop_again(&loop, &p.source);
+	loop_run(&loop);
+	assert_int_equal(p.left, 0);
+	assert_int_equal(other.calls, 1);
+	assert_int_equal(p.other_at, 499);
+	close(other.source.fd);
+	loop_fini(&loop);
+}
+
+/* ---- calls ---- */
+
+struct caller {
+	struct worker *worker;
+	unsigned *sum; /* the worker's alone */
+	pthread_t thread;
+};
+
+static void add_one(void *ctx)
+{
+	struct caller *caller = ctx;
+
+	if (caller->worker->running)
+		assert_true(pthread_equal(pthread_self(), caller->worker->thread));
+	++*caller->sum;
+}
+
+static void *caller_main(void *arg)
+{
+	struct caller *caller = arg;
+
+	for (unsigned i = 0; i < 500; i++)
+		worker_call(caller->worker, add_one, caller);
+	return NULL;
+}
+
+static void test_calls_of_several_threads_take_turns(void **state)
+{
+	struct caller callers[4];
+	struct worker worker;
+	unsigned sum = 0;
+
+	(void)state;
+	assert_int_equal(worker_init(&worker, "w", NULL), 0);
+	/* On one that does not run, it is the caller who does it. */
+	worker_call(&worker, add_one, &(struct caller){ .worker = &worker, .sum = &sum });
+	assert_int_equal(sum, 1);
+	assert_int_equal(worker_start(&worker), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(callers); i++) {
+		callers[i] = (struct caller){ .worker = &worker, .sum = &sum };
+		assert_int_equal(pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]),
+				 0);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(callers); i++)
+		pthread_join(callers[i].thread, NULL);
+	worker_stop(&worker);
+	assert_int_equal(sum, 1 + 500 * ARRAY_SIZE(callers));
+	worker_fini(&worker);
+}
+
 static void nothing(int number)
 {
 	(void)number;
@@ -280,6 +376,8 @@ int main(void)
 		cmocka_unit_test(test_worker_runs_its_sources),
 		cmocka_unit_test(test_workers_stop_at_any_moment),
 		cmocka_unit_test(test_worker_that_never_starts),
+		cmocka_unit_test(test_more_work_comes_after_what_is_ready),
+		cmocka_unit_test(test_calls_of_several_threads_take_turns),
 		cmocka_unit_test(test_h12_signals_do_not_end_the_loop),
 	};
 

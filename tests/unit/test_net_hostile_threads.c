@@ -15,13 +15,20 @@
 
 static const struct nic_setup plain = { 0 };
 
-/* The device says that it needs a reset, by its interrupt; the reset makes it well. */
-static void expect_needs_reset(struct nic *nic, unsigned queue)
+/* The device says that it needs a reset, by its interrupt. */
+static void expect_failure(struct nic *nic, unsigned queue)
 {
 	assert_int_not_equal(driver_wait_vector(&nic->driver, NIC_CONFIG_VECTOR, BOARD_PATIENCE),
 			     0);
 	assert_int_equal(driver_status(&nic->driver), NET_OK_STATUS | VIRTIO_CONFIG_S_NEEDS_RESET);
-	/* The other queue runs. */
+	/* Kicks of the dead queue do nothing. */
+	for (unsigned i = 0; i < 3; i++)
+		driver_kick(&nic->driver, queue);
+}
+
+/* The other queue runs, and a reset makes all well. */
+static void expect_recovery(struct nic *nic, unsigned queue)
+{
 	if (queue == NIC_TX) {
 		net_receive(nic, 77);
 	} else {
@@ -29,17 +36,20 @@ static void expect_needs_reset(struct nic *nic, unsigned queue)
 		nic_publish_tx(nic);
 		net_expect_packet(nic, 78);
 	}
-	/* Kicks of the dead queue do nothing. */
-	for (unsigned i = 0; i < 3; i++)
-		driver_kick(&nic->driver, queue);
 	nic_up(nic, &plain);
 	nic_ping(nic);
+}
+
+static void expect_needs_reset(struct nic *nic, unsigned queue)
+{
+	expect_failure(nic, queue);
+	expect_recovery(nic, queue);
 }
 
 static void test_m13_short_frames_are_dropped(void **state)
 {
 	struct nic *nic = *state;
-	uint64_t dropped = net_counter(&nic->net.pair.tx.counters.dropped);
+	uint64_t dropped = net_counter(&nic_pair(nic, 0)->tx.counters.dropped);
 
 	nic_up(nic, &plain);
 	for (uint32_t len = 1; len < NIC_HEADER + 14; len++)
@@ -51,7 +61,7 @@ static void test_m13_short_frames_are_dropped(void **state)
 	nic_publish_tx(nic);
 	net_expect_packet(nic, 3);
 	nic_wait_tx(nic);
-	assert_int_equal(net_counter(&nic->net.pair.tx.counters.dropped),
+	assert_int_equal(net_counter(&nic_pair(nic, 0)->tx.counters.dropped),
 			 dropped + NIC_HEADER + 13);
 }
 
@@ -81,45 +91,73 @@ static void test_m10_writable_pieces_on_tx_are_not_written(void **state)
 static void test_m10_readable_pieces_on_rx_are_not_written(void **state)
 {
 	struct nic *nic = *state;
-	struct ring_piece pieces[2];
-	uint8_t packet[NET_SIZE], *readable;
+
+	for (unsigned writable = 0; writable < 2; writable++) {
+		struct ring_piece pieces[2];
+		uint8_t *memory;
+
+		nic_up(nic, &plain);
+		pieces[0] = (struct ring_piece){ board_alloc(&nic->board, 2 * NET_SIZE, 1),
+						 NET_SIZE };
+		pieces[1] = (struct ring_piece){ pieces[0].gpa + NET_SIZE, NET_SIZE };
+		memory = board_ptr(&nic->board, pieces[0].gpa, 2 * NET_SIZE);
+		memset(memory, 0xa5, 2 * NET_SIZE);
+		assert_int_equal(ring_add(&nic->rx, pieces, 1, writable, nic), 0);
+		nic_publish_rx(nic);
+		net_send_to(nic, NET_SIZE, 1);
+		expect_failure(nic, NIC_RX);
+		for (unsigned i = 0; i < 2 * NET_SIZE; i++)
+			assert_int_equal(memory[i], 0xa5);
+		expect_recovery(nic, NIC_RX);
+	}
+}
+
+/* Buffers without room for a frame are of no use, and do no harm. */
+static void test_m2_tiny_buffers_are_not_overrun(void **state)
+{
+	struct nic *nic = *state;
+	const struct net_counters *rx = &nic_pair(nic, 0)->rx.counters;
+	uint64_t dropped = net_counter(&rx->dropped);
 	uint32_t written;
+	uint8_t *memory;
+	uint64_t gpa;
+	void *token;
 
 	nic_up(nic, &plain);
-	pieces[0] = (struct ring_piece){ board_alloc(&nic->board, 2 * NET_SIZE, 1), NET_SIZE };
-	pieces[1] = (struct ring_piece){ pieces[0].gpa + NET_SIZE, NET_SIZE };
-	readable = board_ptr(&nic->board, pieces[0].gpa, 2 * NET_SIZE);
-	memset(readable, 0xa5, 2 * NET_SIZE);
-	assert_int_equal(ring_add(&nic->rx, pieces, 1, 0, nic), 0);
-	assert_int_equal(ring_add(&nic->rx, pieces, 1, 1, nic), 0);
+	gpa = board_alloc(&nic->board, 256 * NET_SIZE, 1);
+	memory = board_ptr(&nic->board, gpa, 256 * NET_SIZE);
+	memset(memory, 0xa5, 256 * NET_SIZE);
+	for (unsigned i = 0; nic->rx.free; i++)
+		net_add_rx(nic, gpa + i * NET_SIZE, 1 + i % (NIC_HEADER - 1));
 	nic_publish_rx(nic);
-	nic_fill(packet, NET_SIZE, 1);
-	nic_peer_send(nic, packet, NET_SIZE);
-	for (unsigned i = 0; i < 2; i++) {
-		nic_wait_rx(nic, &written);
-		assert_int_equal(written, 0);
-	}
-	for (unsigned i = 0; i < 2 * NET_SIZE; i++)
-		assert_int_equal(readable[i], 0xa5);
+	for (unsigned i = 0; i < 500; i++)
+		net_send_to(nic, NET_SIZE, i);
+	nic_wait_counter(&rx->dropped, dropped + 500);
+	nic_expect_idle(nic);
+	assert_false(ring_take(&nic->rx, &token, &written));
+	assert_null(nic->rx.error);
+	for (unsigned i = 0; i < 256; i++)
+		for (unsigned n = 1 + i % (NIC_HEADER - 1); n < NET_SIZE; n++)
+			assert_int_equal(memory[i * NET_SIZE + n], 0xa5);
+	nic_up(nic, &plain);
+	nic_ping(nic);
 }
 
 static void test_m2_bad_chains_come_back_unused(void **state)
 {
 	struct nic *nic = *state;
-	uint64_t gpa;
+	struct ring_piece piece;
 
 	nic_up(nic, &plain);
-	gpa = board_alloc(&nic->board, NET_SIZE, 1);
+	piece = net_tx_piece(nic, NET_SIZE, 0);
 	for (unsigned i = 0; i < 10000; i += 100) {
-		uint32_t written;
-
-		for (unsigned n = 0; n < 100; n++)
-			net_add_rx(nic, gpa, 1 + n % (NIC_HEADER - 1));
-		nic_publish_rx(nic);
 		for (unsigned n = 0; n < 100; n++) {
-			nic_wait_rx(nic, &written);
-			assert_int_equal(written, 0);
+			piece.len = 1 + n % (NIC_HEADER + 13);
+			net_add_tx(nic, piece);
 		}
+		nic_publish_tx(nic);
+		for (unsigned n = 0; n < 100; n++)
+			nic_wait_tx(nic);
 	}
 	net_receive(nic, 6);
 }
@@ -259,6 +297,7 @@ int main(void)
 		ON(nic_make, test_m13_short_frames_are_dropped),
 		ON(nic_make, test_m10_writable_pieces_on_tx_are_not_written),
 		ON(nic_make, test_m10_readable_pieces_on_rx_are_not_written),
+		ON(nic_make, test_m2_tiny_buffers_are_not_overrun),
 		ON(nic_make, test_m2_bad_chains_come_back_unused),
 		ON(nic_make, test_m1_a_dead_queue_is_idle),
 		ON(nic_make, test_m5_m16_bad_addresses_kill_the_queue),

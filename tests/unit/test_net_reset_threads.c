@@ -162,12 +162,12 @@ static void test_g1_unbind_and_bind(void **state)
 static void test_g1_no_stray_interrupt_after_a_reset(void **state)
 {
 	struct nic *nic = *state;
-	uint64_t waits = net_counter(&nic->net.pair.rx.counters.waits);
+	uint64_t waits = net_counter(&nic_pair(nic, 0)->rx.counters.waits);
 	struct ring_piece piece;
 	uint8_t packet[SIZE];
 
 	nic_up(nic, &plain);
-	nic_wait_counter(&nic->net.pair.rx.counters.waits, waits + 1);
+	nic_wait_counter(&nic_pair(nic, 0)->rx.counters.waits, waits + 1);
 	driver_mask_vector(&nic->driver, NIC_RX_VECTOR, true);
 	piece = (struct ring_piece){ board_alloc(&nic->board, SIZE, 1), SIZE };
 	assert_false(ring_interrupts_enable(&nic->rx));
@@ -175,7 +175,7 @@ static void test_g1_no_stray_interrupt_after_a_reset(void **state)
 	nic_fill(packet, SIZE, 1);
 	nic_peer_send(nic, packet, SIZE);
 	nic_publish_rx(nic);
-	nic_wait_counter(&nic->net.pair.rx.counters.waits, waits + 2);
+	nic_wait_counter(&nic_pair(nic, 0)->rx.counters.waits, waits + 2);
 	assert_true(driver_vector_pending(&nic->driver, NIC_RX_VECTOR));
 	nic_up(nic, &plain);
 	assert_false(driver_vector_pending(&nic->driver, NIC_RX_VECTOR));
@@ -189,14 +189,14 @@ static void test_g17_masked_completion_is_delivered_once(void **state)
 	struct nic *nic = *state;
 
 	for (unsigned lap = 0; lap < 20; lap++) {
-		uint64_t waits = net_counter(&nic->net.pair.rx.counters.waits);
+		uint64_t waits = net_counter(&nic_pair(nic, 0)->rx.counters.waits);
 		struct ring_piece piece;
 		uint8_t packet[SIZE];
 		uint32_t written;
 		bool all = lap % 2;
 
 		nic_up(nic, &plain);
-		nic_wait_counter(&nic->net.pair.rx.counters.waits, waits + 1);
+		nic_wait_counter(&nic_pair(nic, 0)->rx.counters.waits, waits + 1);
 		if (all)
 			driver_mask_all(&nic->driver, true);
 		else
@@ -207,7 +207,7 @@ static void test_g17_masked_completion_is_delivered_once(void **state)
 		nic_fill(packet, SIZE, lap);
 		nic_peer_send(nic, packet, SIZE);
 		nic_publish_rx(nic);
-		nic_wait_counter(&nic->net.pair.rx.counters.waits, waits + 2);
+		nic_wait_counter(&nic_pair(nic, 0)->rx.counters.waits, waits + 2);
 		assert_true(driver_vector_pending(&nic->driver, NIC_RX_VECTOR));
 		assert_int_equal(driver_wait_vector(&nic->driver, NIC_RX_VECTOR, 0), 0);
 		if (all)

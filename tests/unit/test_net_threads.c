@@ -198,7 +198,7 @@ static void test_g9_header_without_mergeable_buffers(void **state)
 static void test_g10_room_is_counted_with_the_header(void **state)
 {
 	struct nic *nic = *state;
-	const uint64_t *dropped = &nic->net.pair.rx.counters.dropped;
+	const uint64_t *dropped = &nic_pair(nic, 0)->rx.counters.dropped;
 	uint64_t before;
 	uint8_t packet[112];
 
@@ -241,8 +241,8 @@ static void test_tx_in_order_and_batched(void **state)
 			nic_wait_tx(nic);
 	}
 	/* At most one kick a batch. */
-	assert_true(nic->tx_kicks <= (FRAMES + BATCH - 1) / BATCH);
-	assert_int_equal(net_counter(&nic->net.pair.tx.counters.packets) >= FRAMES, 1);
+	assert_true(nic->kicks[NIC_TX] <= (FRAMES + BATCH - 1) / BATCH);
+	assert_int_equal(net_counter(&nic_pair(nic, 0)->tx.counters.packets) >= FRAMES, 1);
 }
 
 struct echo {
@@ -344,7 +344,7 @@ static void test_rx_interrupts_once_a_batch(void **state)
 	enum { FRAMES = 60, SIZE = 100 };
 	const struct nic_setup *setups[] = { &plain, &no_event_idx };
 	struct nic *nic = *state;
-	const struct net_counters *counters = &nic->net.pair.rx.counters;
+	const struct net_counters *counters = &nic_pair(nic, 0)->rx.counters;
 
 	for (unsigned s = 0; s < ARRAY_SIZE(setups); s++) {
 		uint64_t waits = net_counter(&counters->waits);
@@ -365,7 +365,7 @@ static void test_rx_interrupts_once_a_batch(void **state)
 		}
 		assert_false(ring_interrupts_enable(&nic->rx));
 		nic_publish_rx(nic);
-		assert_int_equal(nic->rx_kicks, 1);
+		assert_int_equal(nic->kicks[NIC_RX], 1);
 		for (unsigned i = 0; i < FRAMES; i++)
 			nic_wait_rx(nic, &written);
 		/* When the worker waits for buffers again its batch is all over. */

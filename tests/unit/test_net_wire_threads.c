@@ -50,12 +50,23 @@ static int flaky_set_offloads(struct net_backend *backend, unsigned offloads)
 	return to_flaky(backend)->inner->ops->set_offloads(to_flaky(backend)->inner, offloads);
 }
 
-static int flaky_fd(struct net_backend *backend)
+static int flaky_set_header(struct net_backend *backend, unsigned size)
 {
-	return to_flaky(backend)->inner->ops->fd(to_flaky(backend)->inner);
+	return to_flaky(backend)->inner->ops->set_header(to_flaky(backend)->inner, size);
 }
 
-static ssize_t flaky_recv(struct net_backend *backend, const struct iovec *iov, unsigned count)
+static int flaky_enable(struct net_backend *backend, unsigned queue, bool on)
+{
+	return to_flaky(backend)->inner->ops->enable(to_flaky(backend)->inner, queue, on);
+}
+
+static int flaky_fd(struct net_backend *backend, unsigned queue)
+{
+	return to_flaky(backend)->inner->ops->fd(to_flaky(backend)->inner, queue);
+}
+
+static ssize_t flaky_recv(struct net_backend *backend, unsigned queue, const struct iovec *iov,
+			  unsigned count)
 {
 	struct flaky *flaky = to_flaky(backend);
 
@@ -63,10 +74,11 @@ static ssize_t flaky_recv(struct net_backend *backend, const struct iovec *iov, 
 		atomic_fetch_sub(&flaky->recv_fails, 1);
 		return -atomic_load(&flaky->recv_error);
 	}
-	return flaky->inner->ops->recv(flaky->inner, iov, count);
+	return flaky->inner->ops->recv(flaky->inner, queue, iov, count);
 }
 
-static ssize_t flaky_send(struct net_backend *backend, const struct iovec *iov, unsigned count)
+static ssize_t flaky_send(struct net_backend *backend, unsigned queue, const struct iovec *iov,
+			  unsigned count)
 {
 	struct flaky *flaky = to_flaky(backend);
 
@@ -75,12 +87,14 @@ static ssize_t flaky_send(struct net_backend *backend, const struct iovec *iov, 
 		atomic_fetch_sub(&flaky->failures, 1);
 		return -atomic_load(&flaky->error);
 	}
-	return flaky->inner->ops->send(flaky->inner, iov, count);
+	return flaky->inner->ops->send(flaky->inner, queue, iov, count);
 }
 
 static const struct net_backend_ops flaky_ops = {
 	.close = flaky_close,
 	.set_offloads = flaky_set_offloads,
+	.set_header = flaky_set_header,
+	.enable = flaky_enable,
 	.fd = flaky_fd,
 	.recv = flaky_recv,
 	.send = flaky_send,
@@ -88,16 +102,21 @@ static const struct net_backend_ops flaky_ops = {
 
 static int make_flaky(void **state)
 {
+	const struct nic_config config = { 0 };
 	struct flaky *flaky = calloc(1, sizeof(*flaky));
 	struct nic *nic = malloc(sizeof(*nic));
 	int peer;
 
 	assert_non_null(flaky);
 	assert_non_null(nic);
-	flaky->inner = loopback_open(&peer);
+	flaky->inner = loopback_open(1, &peer);
 	assert_non_null(flaky->inner);
-	flaky->backend = (struct net_backend){ .ops = &flaky_ops, .name = "flaky" };
-	nic_init(nic, &flaky->backend, peer);
+	flaky->backend = (struct net_backend){
+		.ops = &flaky_ops,
+		.name = "flaky",
+		.queues = 1,
+	};
+	nic_init(nic, &config, &flaky->backend, &peer);
 	*state = nic;
 	return 0;
 }
@@ -106,21 +125,21 @@ static int make_flaky(void **state)
 
 static void shrink_wire(struct nic *nic)
 {
-	int fd = nic->backend->ops->fd(nic->backend), size = 1;
+	int fd = nic->backend->ops->fd(nic->backend, 0), size = 1;
 
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
 }
 
 static void fill_the_wire(struct nic *nic)
 {
-	uint64_t waits = net_counter(&nic->net.pair.tx.counters.waits);
+	uint64_t waits = net_counter(&nic_pair(nic, 0)->tx.counters.waits);
 
 	shrink_wire(nic);
 	nic_up(nic, &plain);
 	for (unsigned i = 0; i < nic->tx.size; i++)
 		net_add_tx(nic, net_tx_piece(nic, NET_SIZE, i));
 	nic_publish_tx(nic);
-	nic_wait_counter(&nic->net.pair.tx.counters.waits, waits + 1);
+	nic_wait_counter(&nic_pair(nic, 0)->tx.counters.waits, waits + 1);
 }
 
 static void test_h1_a_full_wire_keeps_order(void **state)
@@ -128,7 +147,7 @@ static void test_h1_a_full_wire_keeps_order(void **state)
 	const struct nic_setup *setups[] = { &plain, &no_event_idx };
 	enum { FRAMES = 700 };
 	struct nic *nic = *state;
-	const struct net_counters *tx = &nic->net.pair.tx.counters;
+	const struct net_counters *tx = &nic_pair(nic, 0)->tx.counters;
 	char text[4096];
 
 	shrink_wire(nic);
@@ -150,7 +169,7 @@ static void test_h1_a_full_wire_keeps_order(void **state)
 				net_expect_packet(nic, got++);
 				nic_wait_tx(nic);
 			}
-		kicks = nic->tx_kicks;
+		kicks = nic->kicks[NIC_TX];
 		while (got < FRAMES) {
 			while (sent < FRAMES && nic->tx.free) {
 				net_add_tx(nic, net_tx_piece(nic, NET_SIZE, sent++));
@@ -163,7 +182,7 @@ static void test_h1_a_full_wire_keeps_order(void **state)
 		while (nic->tx.free < nic->tx.size)
 			nic_wait_tx(nic);
 		/* While more than what the wire holds was always waiting. */
-		assert_true(nic->tx_kicks - kicks < FRAMES / 4);
+		assert_true(nic->kicks[NIC_TX] - kicks < FRAMES / 4);
 		assert_null(nic->tx.error);
 	}
 	assert_int_equal(capture_end(text, sizeof(text)), 0);
@@ -189,7 +208,7 @@ static void test_h3_flood_without_buffers(void **state)
 {
 	const struct nic_setup *setups[] = { &plain, &no_event_idx };
 	struct nic *nic = *state;
-	const struct net_counters *rx = &nic->net.pair.rx.counters;
+	const struct net_counters *rx = &nic_pair(nic, 0)->rx.counters;
 
 	for (unsigned s = 0; s < ARRAY_SIZE(setups); s++) {
 		unsigned sent = 0, got = 0;

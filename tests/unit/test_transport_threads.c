@@ -40,7 +40,8 @@ static int setup(void **state)
 	assert_non_null(f);
 	board_init(&f->board);
 	fake_init(&f->fake, &f->board.mem);
-	assert_int_equal(virtio_pci_init(&f->pci, &f->fake.device, &f->board.platform, 0x078000),
+	assert_int_equal(virtio_pci_init(&f->pci, &f->fake.device, &f->board.platform, 0x078000,
+					 PLATFORM_MMIO),
 			 0);
 	assert_int_equal(pci_host_plug(&f->board.pci, SLOT, &f->pci.function), 0);
 	assert_true(driver_probe(&f->driver, &f->board, SLOT));

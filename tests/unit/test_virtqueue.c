@@ -170,6 +170,7 @@ static void test_indices_wrap_beyond_65536(void **state)
 static void test_unpop_gives_the_same_chains_again(void **state)
 {
 	struct vq_pair *p = *state;
+	struct vq_chain chains[4];
 	uint64_t buffers;
 
 	pair_start(p, 4, true, false);
@@ -184,15 +185,19 @@ static void test_unpop_gives_the_same_chains_again(void **state)
 	for (uint32_t n = 0; n < 4; n++)
 		add_number(p, buffers, n);
 	ring_publish(&p->ring);
-	for (uint32_t n = 0; n < 4; n++)
+	for (uint32_t n = 0; n < 4; n++) {
 		assert_int_equal(pair_pop(p), 1);
-	vq_unpop(&p->vq, 3);
+		chains[n] = p->chain;
+	}
+	for (uint32_t n = 3; n > 0; n--)
+		vq_unpop(&p->vq, &chains[n]);
 	for (uint32_t n = 1; n < 4; n++) {
 		assert_int_equal(pair_pop(p), 1);
 		assert_int_equal(popped_number(p), n);
 	}
 	assert_int_equal(pair_pop(p), 0);
-	vq_unpop(&p->vq, 4);
+	for (uint32_t n = 4; n-- > 0;)
+		vq_unpop(&p->vq, &chains[n]);
 	for (uint32_t n = 0; n < 4; n++) {
 		assert_int_equal(pair_pop(p), 1);
 		assert_int_equal(popped_number(p), n);

@@ -439,7 +439,7 @@ static void test_a_buffer_over_adjacent_regions(void **state)
 	assert_ptr_equal(p->iov[0].iov_base, mem_ptr(&mem, 0xffff, 1));
 	assert_ptr_equal(p->iov[1].iov_base, mem_ptr(&mem, 0x10000, 1));
 	/* One piece of room is not enough for it. */
-	vq_unpop(&p->vq, 1);
+	vq_unpop(&p->vq, &p->chain);
 	p->chain = (struct vq_chain){ .iov = p->iov, .room = 1 };
 	assert_int_equal(vq_pop(&p->vq, &p->chain), -EPROTO);
 	/* A ring part has to lie in one region. */
