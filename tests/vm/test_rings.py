@@ -8,9 +8,9 @@ import libvm
 
 
 @pytest.mark.parametrize('net, features, cmdline', [
-    ('+ring_packed,+in_order,ring=256', {'ring_packed'}, ''),
+    ('+ring_packed,+in_order,ring=256', {'ring_packed', 'in_order'}, ''),
     ('+ring_packed,rx_ring=100,tx_ring=33,notify=pio', {'ring_packed'}, ''),
-    ('+rss,+hash_report,+notification_data,-mrg_rxbuf', {'rss', 'notification_data'}, ''),
+    ('+rss,+hash_report,+notification_data,-mrg_rxbuf', {'rss', 'hash_report', 'notification_data'}, ''),
     ('ring=128', set(), 'pci=nomsi'),
 ])
 def test_rings(whelp, host, net, features, cmdline):
