@@ -24,13 +24,13 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
-.PHONY: all unit check demo bench-boot install install-strip clean distclean help FORCE
+.PHONY: all unit check check-long demo bench-boot install install-strip clean distclean help FORCE
 
 # ---- what is needed --------------------------------------------------------------------------------
 # Asked only by goals that compile: demo, check and bench-boot install what is missing first, then call
 # make again.
 
-without_tools := help clean distclean check demo bench-boot
+without_tools := help clean distclean check check-long demo bench-boot
 goals := $(or $(MAKECMDGOALS),all)
 
 # $(call need,COMMAND,PACKAGE)
@@ -146,6 +146,9 @@ script = env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES
 check:
 	@$(script) tools/check
 
+check-long:
+	@$(script) tools/check --long
+
 demo bench-boot:
 	@$(script) tools/install-deps $@
 	@$(MAKE) all
@@ -170,6 +173,7 @@ help:
 	@echo '  all            build $(O)/whelp (the default)'
 	@echo '  demo           from nothing to a guest on a tap: installs, builds, boots, pings, measures'
 	@echo '  check          every test: installs what they need, then unit and those that boot kernels'
+	@echo '  check-long     the same with more rounds and sizes, and what takes longer'
 	@echo '  unit           the tests that need neither root nor KVM, under sanitizers; T=NAME picks some'
 	@echo '  bench-boot     time to a guest'"'"'s init, beside QEMU'
 	@echo '  install        copy whelp to PREFIX/bin; install-strip strips it too'
