@@ -22,8 +22,7 @@ import benchlib
 TAP, MAC = 'whelp0', '52:54:00:12:34:56'
 INIT = b'whelp-guest: init'
 LIMIT = 120
-QEMU_SHARE = ('/usr/share/qemu', '/usr/share/seabios')
-QEMU = ('qemu-system-x86_64', '-accel', 'kvm', '-cpu', 'host', '-nodefaults', '-no-user-config', '-nographic',
+QEMU = ('-accel', 'kvm', '-cpu', 'host', '-nodefaults', '-no-user-config', '-nographic',
         '-serial', 'stdio')
 MICROVM = 'microvm,acpi=on,x-option-roms=off,isa-serial=on,rtc=on,pic=on,pit=on'
 NETDEV = f'tap,id=n0,ifname={TAP},script=no,downscript=no'
@@ -35,7 +34,7 @@ def argv(vmm, spec):
         return [spec['whelp'], 'run', '--kernel', spec['kernel'], '--initrd', spec['initrd'],
                 '--cmdline', spec['cmdline'], '--memory', f'{spec["memory"]}M', '--cpus', spec['cpus'],
                 '--net', f'tap={TAP},mac={MAC}']
-    common = [*QEMU, '-kernel', spec['kernel'], '-initrd', spec['initrd'], '-append', spec['cmdline'],
+    common = [spec['qemu'], *QEMU, '-kernel', spec['kernel'], '-initrd', spec['initrd'], '-append', spec['cmdline'],
               '-m', f'{spec["memory"]}M', '-smp', spec['cpus'], '-netdev', NETDEV]
     machine, nic = {
         'microvm': (['-M', MICROVM, '-bios', 'qboot.rom'], 'virtio-net-device'),
@@ -76,9 +75,10 @@ def warm_up(spec, work):
         spec[name] = shutil.copy(spec[name], f'{work}/{name}')
     benchlib.run([spec['whelp'], '--version'])
     if set(spec['order']) - {'whelp'}:
-        benchlib.run(['qemu-system-x86_64', '--version'])
-        for directory in QEMU_SHARE:
-            for rom in pathlib.Path(directory).glob('*.[br][io][nm]'):
+        benchlib.run([spec['qemu'], '--version'])
+        own = pathlib.Path(spec['qemu']).parent / 'usr'
+        for directory in ('share/qemu', 'share/seabios'):
+            for rom in ((own if own.exists() else pathlib.Path('/usr')) / directory).glob('*.[br][io][nm]'):
                 rom.read_bytes()
 
 
