@@ -141,6 +141,6 @@ def test_h11_several_with_mtus(start, host):
             f'{mtu or 1500}\n52:54:00:00:00:0{number}'
         size = (mtu or 1500) - 28
         host.ping(f'-c 3 -i 0.05 -M do -s {size}', address=f'192.0.{number}.2')
-        assert ' 3 received' in machine.run(f'ping -q -c 3 -i 0.05 -M do -s {size} 192.0.{number}.1')
+        machine.run(f'ping -q -c 1 -W 20 -M do -s {size} 192.0.{number}.1')
     machine.poweroff()
     assert machine.errors.count('\n') == 1, machine.errors
