@@ -93,7 +93,7 @@ def print_table(rows, boot, release, cpus):
     print(f'\n{version}, guest Linux {release} with {cpus} CPU{"s" * (cpus > 1)} and {MEMORY}')
     print(f'host: {machine["host"]}')
     if machine['lab']:
-        print(f'KVM: {machine["kvm"]}, {cpus} CPU{"s" * (cpus > 1)}')
+        print(f'KVM: {machine["kvm"]}, {os.cpu_count()} CPU{"s" * (os.cpu_count() > 1)}')
         print(benchlib.LAB_WARNING)
     else:
         print('KVM: native')
