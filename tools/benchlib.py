@@ -13,10 +13,12 @@ import pathlib
 import platform
 import re
 import select
+import shutil
 import signal
 import statistics
 import struct
 import subprocess
+import sys
 import time
 import typing
 
@@ -116,6 +118,49 @@ def run(argv, timeout=60, what=None):
     return output
 
 
+def tool(*argv):
+    """Runs one of the project's tools; the path it prints, its messages on stderr."""
+    done = subprocess.run([str(word) for word in argv], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise Failed(f'{pathlib.Path(argv[0]).name} failed with status {done.returncode}')
+    return done.stdout.strip()
+
+
+def as_root():
+    """What to put before a command that needs root here. The lab's job is root in any case."""
+    if os.geteuid() == 0:
+        return []
+    sudo = shutil.which('sudo')
+    if sudo and not subprocess.run([sudo, '-n', 'true'], stderr=subprocess.DEVNULL, check=False).returncode:
+        return ['sudo', '-n', f'O={build_dir()}', f'WHELP_KVM={os.environ.get("WHELP_KVM", "")}']
+    if tool(ROOT / 'tools/with-kvm', '--decide').startswith('direct'):
+        raise Failed('a network namespace and a tap need root: run it as root or with sudo')
+    return []
+
+
+def run_beside_guest(program, spec, cpus, limit):
+    """Runs one of tools/*_round.py where KVM runs guests, in a lab that is fresh, and in a network namespace of its own.
+
+    Returns what it printed, from JSON; Failed with its last words.
+    """
+    process, _ = spawn(
+        [*as_root(), ROOT / 'tools/with-kvm', '-c', cpus, '-m', 3072, '-t', limit,
+         '-e', f'WHELP_HOST={describe_host()}', '--', ROOT / 'tools/private-net',
+         '/usr/bin/python3', ROOT / 'tools' / program, json.dumps(spec)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        output, errors = process.communicate()
+    finally:
+        end(process)
+    for line in errors.splitlines():
+        if line.startswith('lab: fault'):
+            print(line, file=sys.stderr)
+    if process.returncode:
+        last = (errors.strip().splitlines() or ['a round failed without a word'])[-1]
+        raise Failed(re.sub(r'^bench-\w+: ', '', last))
+    return json.loads(output)
+
+
 class Console:
     """Reads a guest's console from a VMM's stdout, and knows when each marker came."""
 
@@ -190,17 +235,18 @@ class Replacement:
 
 
 class Counters:
-    """The counters of a running whelp's NICs: `read` has it write them now and returns their sums."""
+    """The counters of a running whelp's NICs: `read` has it write them now and returns their sums, or one NIC's."""
 
     def __init__(self, process, path):
         self._process = process
         self._file = Replacement(path)
 
-    def read(self):
+    def read(self, number=None):
         self._process.send_signal(signal.SIGUSR2)
         self._file.wait(20, f'the counters of whelp ({self._file.path})')
+        nics = json.loads(self._file.path.read_text())['nics']
         sums = {}
-        for nic in json.loads(self._file.path.read_text())['nics']:
+        for nic in nics if number is None else [nics[number]]:
             for direction in (nic['rx'], nic['tx']):
                 for name, value in direction.items():
                     sums[name] = sums.get(name, 0) + value
@@ -214,6 +260,27 @@ def per_thousand(before, after, name):
     """Growth of a counter per 1,000 packets; None without packets."""
     packets = after['packets'] - before['packets']
     return (after[name] - before[name]) * 1000 / packets if packets else None
+
+
+# ---- traffic ---------------------------------------------------------------------------------------
+
+
+def make_tap(name, address, *options):
+    run(['ip', 'tuntap', 'add', name, 'mode', 'tap', *options])
+    # The host's own IPv6 chatter would count as the guest's packets.
+    pathlib.Path(f'/proc/sys/net/ipv6/conf/{name}/disable_ipv6').write_text('1', encoding='ascii')
+    run(['ip', 'address', 'add', address, 'dev', name])
+    run(['ip', 'link', 'set', name, 'up'])
+
+
+def netperf(program, address, test, seconds):
+    """A netperf run's figure and its unit."""
+    output = run([program, '-H', address, '-t', test, '-l', seconds, '-P', 0, '--',
+                  '-o', 'THROUGHPUT,THROUGHPUT_UNITS'], seconds + 60, f'netperf {test}')
+    got = re.search(r'^([\d.]+),(\S+)\s*$', output, re.M)
+    if not got:
+        raise Failed(f'netperf {test}: printed something unexpected: {output.strip()!r}')
+    return float(got.group(1)), got.group(2)
 
 
 # ---- statistics ------------------------------------------------------------------------------------
@@ -273,3 +340,24 @@ def table(head, rows):
 def markdown(head, rows):
     lines = [head, ['---'] + ['---:'] * (len(head) - 1), *rows]
     return '\n'.join('| ' + ' | '.join(str(cell) for cell in row) + ' |' for row in lines)
+
+
+def spread(values, form, scale=1.0):
+    """Four cells: min, median, max and standard deviation."""
+    figures = summary(values)
+    return [format(figures[name] * scale, form) for name in ('min', 'median', 'max', 'stddev')]
+
+
+def document(lines, tables):
+    """A result's lines, as a list, and its tables, in Markdown."""
+    parts = ['\n'.join(f'- {line}' for line in lines), *(markdown(head, rows) for head, rows in tables)]
+    return '\n\n'.join(parts) + '\n'
+
+
+def write_docs(path, begin, end_mark, lines, tables):
+    """Puts a result's lines and tables between two marks in a document."""
+    before, found, rest = path.read_text(encoding='utf-8').partition(begin)
+    _, found_end, after = rest.partition(end_mark)
+    if not found or not found_end:
+        raise Failed(f'{path}: no place for the tables between "{begin}" and "{end_mark}"')
+    path.write_text(before + begin + '\n' + document(lines, tables) + end_mark + after, encoding='utf-8')

@@ -34,15 +34,6 @@ def show(data):
     sys.stdout.buffer.flush()
 
 
-def make_tap():
-    benchlib.run(['ip', 'tuntap', 'add', TAP, 'mode', 'tap'])
-    # The host's own IPv6 chatter would count as the guest's packets.
-    with open(f'/proc/sys/net/ipv6/conf/{TAP}/disable_ipv6', 'w', encoding='ascii') as switch:
-        switch.write('1')
-    benchlib.run(['ip', 'address', 'add', f'{HOST}/24', 'dev', TAP])
-    benchlib.run(['ip', 'link', 'set', TAP, 'up'])
-
-
 def ping():
     output = benchlib.run(['ping', '-q', '-n', '-f', '-c', PINGS, '-w', 120, GUEST], 150, f'ping -f -c {PINGS}')
     got = re.search(r'(\d+) packets transmitted, (\d+) received', output)
@@ -57,12 +48,7 @@ def ping():
 
 
 def netperf(program, test, seconds):
-    output = benchlib.run([program, '-H', GUEST, '-t', test, '-l', seconds, '-P', 0, '--',
-                           '-o', 'THROUGHPUT,THROUGHPUT_UNITS'], seconds + 60, f'netperf {test}')
-    got = re.search(r'^([\d.]+),(\S+)\s*$', output, re.M)
-    if not got:
-        raise benchlib.Failed(f'netperf {test}: printed something unexpected: {output.strip()!r}')
-    figure, unit = float(got.group(1)), got.group(2)
+    figure, unit = benchlib.netperf(program, GUEST, test, seconds)
     if unit == '10^6bits/s':
         return f'{figure:,.1f} Mbit/s'
     return f'{figure:,.0f} transactions/s' if unit == 'Trans/s' else f'{figure:,.1f} {unit}'
@@ -105,7 +91,7 @@ def print_table(rows, boot, release, cpus):
 
 def demo(kernel, initrd, program, seconds, cpus, work):
     serial, stats = os.path.join(work, 'serial.sock'), os.path.join(work, 'stats.json')
-    make_tap()
+    benchlib.make_tap(TAP, f'{HOST}/24')
     say(f'booting {kernel}')
     whelp, start = benchlib.spawn(
         [benchlib.build_dir() / 'whelp', 'run', '--name', 'demo', '--kernel', kernel, '--initrd', initrd,
