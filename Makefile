@@ -24,13 +24,13 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
-.PHONY: all unit check check-long demo bench-boot install install-strip clean distclean help FORCE
+.PHONY: all unit check check-long demo bench-boot bench-features install install-strip clean distclean help FORCE
 
 # ---- what is needed --------------------------------------------------------------------------------
-# Asked only by goals that compile: demo, check and bench-boot install what is missing first, then call
+# Asked only by goals that compile: demo, check and the benches install what is missing first, then call
 # make again.
 
-without_tools := help clean distclean check check-long demo bench-boot
+without_tools := help clean distclean check check-long demo bench-boot bench-features
 goals := $(or $(MAKECMDGOALS),all)
 
 # $(call need,COMMAND,PACKAGE)
@@ -149,7 +149,7 @@ check:
 check-long:
 	@$(script) tools/check --long
 
-demo bench-boot:
+demo bench-boot bench-features:
 	@$(script) tools/install-deps $@
 	@$(MAKE) all
 	@$(script) tools/$@
@@ -176,6 +176,7 @@ help:
 	@echo '  check-long     the same with more rounds and sizes, and what takes longer'
 	@echo '  unit           the tests that need neither root nor KVM, under sanitizers; T=NAME picks some'
 	@echo '  bench-boot     time to a guest'"'"'s init, beside QEMU'
+	@echo '  bench-features netperf with each feature of the network device off or on, beside the full set'
 	@echo '  install        copy whelp to PREFIX/bin; install-strip strips it too'
 	@echo '  clean          remove what was compiled; distclean also what was downloaded'
 	@echo 'Variables:'
