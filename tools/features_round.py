@@ -4,9 +4,9 @@
 
 usage: features_round.py SPEC
 
-SPEC is JSON: whelp and netperf (the programs), kernel, initrd, memory (MiB), seconds, between (how many variants are
-measured between two measurements of the full set), and nics: a list of [name, keys of --net]. The first is the full
-set. All NICs are the same guest's, so that what changes with the lab, the guest or the time changes all of them, and no
+SPEC is JSON: whelp and netperf (the programs), kernel, initrd, memory (MiB), seconds, tests (of netperf), between (how
+many variants are measured between two measurements of the full set), and nics: a list of [name, keys of --net]. The
+first is the full set. All NICs are the same guest's, so that what changes with the lab, the guest or the time changes all of them, and no
 boot lies between a variant and the full set. Prints one line of JSON: the machine, the guest's kernel, the bits that its
 driver took on each NIC, and the runs, in the order in which they were made.
 """
@@ -82,8 +82,8 @@ def round_of(spec, work):
                 # Neighbours find each other here, and not in what is measured.
                 benchlib.run(['ping', '-q', '-c', 1, '-w', 60, address(number, 2)], 90, 'the first ping')
             # The first after a boot warms things up and is not counted.
-            benchlib.netperf(spec['netperf'], address(0, 2), features_result.TESTS[0], spec['seconds'])
-            runs = [measure(spec, number, test, counters) for test in features_result.TESTS
+            benchlib.netperf(spec['netperf'], address(0, 2), spec['tests'][0], spec['seconds'])
+            runs = [measure(spec, number, test, counters) for test in spec['tests']
                     for number in features_result.sequence(numbers, spec['between'])]
         counters.close()
     finally:
