@@ -12,6 +12,7 @@
 #include "vmm/machine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -232,16 +233,62 @@ static int open_loop(struct machine *m)
 	return err;
 }
 
-static int open_backends(struct machine *m)
+/* Before anything is opened, which would get the number of a file that was not passed. */
+static int claim_fds(const struct net_config *net)
 {
-	for (unsigned i = 0; i < m->config->net_count; i++) {
-		const struct net_config *config = &m->config->nets[i];
-
-		m->host.backends[i] = tap_open(config->tap, config->queues, config->mtu);
-		if (!m->host.backends[i])
-			return -ENODEV;
+	for (unsigned i = 0; i < net->fd_count; i++) {
+		if (!fcntl(net->fds[i], F_SETFD, FD_CLOEXEC))
+			continue;
+		log_error("--net fd=%d: no file of that number is open: whoever starts whelp has to "
+			  "pass it on, without close-on-exec", net->fds[i]);
+		return -EBADF;
 	}
 	return 0;
+}
+
+static int claim_all_fds(const struct run_config *config)
+{
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < config->net_count; i++)
+		err = claim_fds(&config->nets[i]);
+	return err;
+}
+
+/* Taps that were passed may be the same in spite of their numbers. */
+static int check_same(const struct machine *m, unsigned index)
+{
+	for (unsigned i = 0; i < index; i++) {
+		if (!tap_is_same(m->host.backends[i], m->host.backends[index]))
+			continue;
+		log_error("--net fd=%d: tap %s is that of an earlier --net; each NIC needs its own",
+			  m->config->nets[index].fds[0], m->host.backends[index]->name);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+static int open_backend(struct machine *m, unsigned index)
+{
+	const struct net_config *config = &m->config->nets[index];
+	struct net_backend **backend = &m->host.backends[index];
+
+	if (config->fd_count)
+		*backend = tap_open_fds(config->fds, config->fd_count, config->mtu);
+	else
+		*backend = tap_open(config->tap, config->queues, config->mtu);
+	if (!*backend)
+		return -ENODEV;
+	return config->fd_count ? check_same(m, index) : 0;
+}
+
+static int open_backends(struct machine *m)
+{
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < m->config->net_count; i++)
+		err = open_backend(m, i);
+	return err;
 }
 
 static void set_name(struct machine *m)
@@ -278,7 +325,9 @@ static int machine_init(struct machine *m, const struct run_config *config)
 		.event = report,
 		.ctx = m,
 	};
-	err = check_memory(config);
+	err = claim_all_fds(config);
+	if (!err)
+		err = check_memory(config);
 	if (!err)
 		err = boot_open(&m->files, config->kernel, config->initrd, config->cmdline);
 	if (!err)

@@ -129,7 +129,7 @@ static int build_board(struct guest *g)
  * Without one from the user, an address that is the same each time on this host's tap, and differs from
  * that of other hosts and taps: a hash of both names (FNV-1a) in a locally administered address.
  */
-static void choose_mac(uint8_t mac[6], const struct net_config *config)
+static void choose_mac(uint8_t mac[6], const struct net_config *config, const char *tap)
 {
 	static const uint8_t none[6];
 	char seed[HOST_NAME_MAX + IFNAMSIZ + 2] = "";
@@ -139,7 +139,7 @@ static void choose_mac(uint8_t mac[6], const struct net_config *config)
 	if (memcmp(mac, none, sizeof(none)))
 		return;
 	gethostname(seed, HOST_NAME_MAX);
-	strcat(strcat(seed, "/"), config->tap);
+	strcat(strcat(seed, "/"), tap);
 	for (const char *c = seed; *c; c++)
 		hash = (hash ^ (uint8_t)*c) * 0x100000001b3ull;
 	memcpy(mac, &hash, sizeof(none));
@@ -168,7 +168,7 @@ static int build_nic(struct guest *g, unsigned index)
 	options.name = nic->name;
 	memcpy(options.wanted.word, config->wanted, sizeof(options.wanted.word));
 	memcpy(options.required.word, config->required, sizeof(options.required.word));
-	choose_mac(options.mac, config);
+	choose_mac(options.mac, config, g->host->backends[index]->name);
 	err = virtio_net_init(&nic->net, &options, g->host->backends[index], &g->mem);
 	if (!err)
 		err = virtio_pci_init(&nic->pci, &nic->net.device, &g->platform, NET_CLASS,

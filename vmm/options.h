@@ -37,12 +37,14 @@ enum exit_status {
 	EXIT_SIGNAL = 128,	 /* plus the number of the signal that ended whelp */
 };
 
-/* One `--net`: virtio-net on a tap. */
+/* One `--net`: virtio-net on a tap, which is given by its name or by open files. */
 struct net_config {
-	char tap[IFNAMSIZ];
-	uint8_t mac[6];	 /* all zero: one is made from the host's and the tap's names */
-	uint16_t mtu;	 /* 0: not offered */
-	unsigned queues; /* pairs, 1 to OPTIONS_MAX_QUEUES */
+	char tap[IFNAMSIZ]; /* empty: by `fds` */
+	int fds[OPTIONS_MAX_QUEUES];
+	unsigned fd_count; /* 0, or `queues` */
+	uint8_t mac[6];	   /* all zero: one is made from the host's and the tap's names */
+	uint16_t mtu;	   /* 0: not offered */
+	unsigned queues;   /* pairs, 1 to OPTIONS_MAX_QUEUES */
 	/* OPTIONS_MIN_RING to OPTIONS_MAX_RING; powers of two, unless ring_packed is wanted. */
 	unsigned rx_ring;
 	unsigned tx_ring;

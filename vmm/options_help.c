@@ -144,6 +144,7 @@ static void help_net(FILE *out)
 	unsigned i;
 
 	fputs("Usage: whelp run --net tap=NAME[,KEY=VALUE...][,+FEATURE...][,-FEATURE...]\n"
+	      "       whelp run --net fd=N[:N...][,KEY=VALUE...][,+FEATURE...][,-FEATURE...]\n"
 	      "\n"
 	      "Gives the guest a virtio-net NIC; each --net gives one more.\n"
 	      "\n"

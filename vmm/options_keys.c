@@ -30,7 +30,7 @@ static const char *synopsis(const struct option_keys *keys, char text[SYNOPSIS_B
 	unsigned i;
 
 	for (i = 0; i < keys->count; i++) {
-		if (!keys->keys[i].required)
+		if (!keys->keys[i].either)
 			continue;
 		needed = keys->keys[i].key;
 		argument = keys->keys[i].argument;
@@ -89,12 +89,39 @@ static int parse_item(const struct option_keys *keys, char *item, void *config, 
 	return 0;
 }
 
+/* That exactly one of the keys was given of which one has to be. */
+static int check_either(const struct option_keys *keys, uint32_t seen, struct complaint *why)
+{
+	char reads[SYNOPSIS_BYTES], names[64] = "";
+	const char *found = NULL;
+	bool any = false;
+	unsigned i;
+
+	for (i = 0; i < keys->count; i++) {
+		const char *key = keys->keys[i].key;
+		size_t used = strlen(names);
+
+		if (!keys->keys[i].either)
+			continue;
+		snprintf(names + used, sizeof(names) - used, "%s%s", any ? " or " : "", key);
+		any = true;
+		if (!(seen & UINT32_C(1) << i))
+			continue;
+		if (found)
+			return complain(why, "%s and %s contradict each other: give one of them",
+					found, key);
+		found = key;
+	}
+	if (any && !found)
+		return complain(why, "needs %s; %s", names, synopsis(keys, reads));
+	return 0;
+}
+
 int keys_parse(const struct option_keys *keys, const char *text, void *config,
 	       struct complaint *why)
 {
-	char item[ITEM_BYTES], reads[SYNOPSIS_BYTES];
+	char item[ITEM_BYTES];
 	uint32_t seen = 0;
-	unsigned i;
 	int rc;
 
 	for (;;) {
@@ -111,10 +138,5 @@ int keys_parse(const struct option_keys *keys, const char *text, void *config,
 			break;
 		text += len + 1;
 	}
-	for (i = 0; i < keys->count; i++) {
-		if (keys->keys[i].required && !(seen & UINT32_C(1) << i))
-			return complain(why, "needs %s; %s", keys->keys[i].key,
-					synopsis(keys, reads));
-	}
-	return 0;
+	return check_either(keys, seen, why);
 }

@@ -5,6 +5,8 @@
  * no sense with the other keys. A feature that is on by default gives way to whatever contradicts
  * it; one that was asked for does not, and that is an error.
  */
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <linux/ethtool.h>
@@ -14,10 +16,14 @@
 #include "vmm/options_value.h"
 #include "vmm/util.h"
 
+#define MIN_FD 3 /* below are standard input, output and error */
+
 struct net_choice {
 	struct net_config *net;
 	enum { FEATURES_DEFAULT, FEATURES_ALL, FEATURES_EXACT } base;
-	unsigned ring; /* 0: not given; so are the two of `net` */
+	/* 0: not given; so are the two rings of `net`. */
+	unsigned queues;
+	unsigned ring;
 	bool mac, mtu, speed;
 	/* By name, with a sign or in the list. */
 	uint32_t on[NET_FEATURE_WORDS];
@@ -29,6 +35,47 @@ static int set_tap(void *config, const char *value, struct complaint *why)
 	struct net_choice *choice = config;
 
 	return value_ifname(value, choice->net->tap, why);
+}
+
+static int add_fd(struct net_config *net, const char *text, struct complaint *why)
+{
+	struct complaint inner;
+	char quoted[QUOTED_BYTES];
+	uint64_t number;
+	unsigned i;
+
+	if (value_number(text, MIN_FD, INT_MAX, &number, &inner))
+		return complain(why,
+				"must be numbers of open files with colons between them, from %d on "
+				"(0 to 2 are whelp's own): %s is none",
+				MIN_FD, value_quote(quoted, text));
+	if (net->fd_count == OPTIONS_MAX_QUEUES)
+		return complain(why, "has too many: at most %d, one for each queue pair",
+				OPTIONS_MAX_QUEUES);
+	for (i = 0; i < net->fd_count; i++)
+		if (net->fds[i] == (int)number)
+			return complain(why, "has %d twice: each queue pair needs its own",
+					net->fds[i]);
+	net->fds[net->fd_count++] = (int)number;
+	return 0;
+}
+
+static int set_fd(void *config, const char *value, struct complaint *why)
+{
+	struct net_choice *choice = config;
+	char text[16];
+
+	for (;;) {
+		size_t len = strcspn(value, ":");
+		int rc;
+
+		/* What is cut here is no number of a file either. */
+		snprintf(text, sizeof(text), "%.*s", (int)MIN(len, sizeof(text) - 1), value);
+		rc = add_fd(choice->net, text, why);
+		if (rc || !value[len])
+			return rc;
+		value += len + 1;
+	}
 }
 
 static int set_mac(void *config, const char *value, struct complaint *why)
@@ -67,7 +114,7 @@ static int set_queues(void *config, const char *value, struct complaint *why)
 {
 	struct net_choice *choice = config;
 
-	return set_unsigned(&choice->net->queues, value, 1, OPTIONS_MAX_QUEUES, why);
+	return set_unsigned(&choice->queues, value, 1, OPTIONS_MAX_QUEUES, why);
 }
 
 static int set_ring(void *config, const char *value, struct complaint *why)
@@ -194,8 +241,12 @@ static int set_features(void *config, const char *value, struct complaint *why)
 static const struct option_key keys[] = {
 	{ "tap", "NAME",
 	  "the host's tap interface: one that exists and is yours, or else a new\n"
-	  "one, which takes CAP_NET_ADMIN (required)",
+	  "one, which takes CAP_NET_ADMIN (this or fd is required)",
 	  set_tap, true },
+	{ "fd", "N[:N...]",
+	  "a tap that whoever starts whelp opened and passes on: the numbers of\n"
+	  "its open files, one for each queue pair",
+	  set_fd, true },
 	{ "mac", "MAC",
 	  "the guest's address, unicast, such as 52:54:00:12:34:56 (default: made\n"
 	  "from the names of the host and the tap: the same each time)",
@@ -206,7 +257,7 @@ static const struct option_key keys[] = {
 	  set_mtu, false },
 	{ "queues", "N",
 	  "queue pairs, 1 to 32, each with a thread of its own; the guest decides\n"
-	  "how many of them it uses (default: 1)",
+	  "how many of them it uses (default: 1, or as many as fd has)",
 	  set_queues, false },
 	{ "ring", "N",
 	  "places in each ring, 2 to 4096; a power of two, or any number with\n"
@@ -266,7 +317,7 @@ static int match_keys(const struct net_choice *choice, struct complaint *why)
 		{ choice->mac, VIRTIO_NET_F_MAC, "mac=", false, false },
 		{ choice->mtu, VIRTIO_NET_F_MTU, "mtu=", true, false },
 		{ choice->speed, VIRTIO_NET_F_SPEED_DUPLEX, "speed= or duplex=", true, false },
-		{ net->queues > 1, VIRTIO_NET_F_MQ, "queues= above 1", false, true },
+		{ net->queues > 1, VIRTIO_NET_F_MQ, "queues= above 1 (or fd= with several)", false, true },
 	};
 	unsigned i;
 
@@ -336,16 +387,28 @@ static int choose_ring(const struct net_choice *choice, unsigned *size, const ch
 	return 0;
 }
 
+static int choose_queues(const struct net_choice *choice, struct complaint *why)
+{
+	struct net_config *net = choice->net;
+
+	if (choice->queues && net->fd_count && choice->queues != net->fd_count)
+		return complain(why, "queues is %u, and fd has %u: each queue pair needs one",
+				choice->queues, net->fd_count);
+	net->queues = choice->queues ? choice->queues : net->fd_count ? net->fd_count : 1;
+	return 0;
+}
+
 int net_config_parse(struct net_config *net, const char *text, struct complaint *why)
 {
 	struct net_choice choice = { .net = net };
 	int rc;
 
 	memset(net, 0, sizeof(*net));
-	net->queues = 1;
 	net->speed = (uint32_t)SPEED_UNKNOWN;
 	net->duplex = DUPLEX_UNKNOWN;
 	rc = keys_parse(&net_config_keys, text, &choice, why);
+	if (!rc)
+		rc = choose_queues(&choice, why);
 	if (!rc)
 		rc = choose_features(&choice, why);
 	if (!rc)

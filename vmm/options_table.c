@@ -51,12 +51,47 @@ static int set_memory(struct options *options, const char *value, struct complai
 	return value_size(value, LAYOUT_MIN_MEMORY, OPTIONS_MAX_MEMORY, &options->run.memory, why);
 }
 
-static int set_net(struct options *options, const char *value, struct complaint *why)
+static bool share_fd(const struct net_config *a, const struct net_config *b, int *fd)
+{
+	unsigned i, k;
+
+	for (i = 0; i < a->fd_count; i++)
+		for (k = 0; k < b->fd_count; k++)
+			if (a->fds[i] == b->fds[k]) {
+				*fd = a->fds[i];
+				return true;
+			}
+	return false;
+}
+
+/* That no earlier NIC has what each needs of its own. */
+static int check_others(const struct run_config *run, const struct net_config *net,
+			struct complaint *why)
 {
 	static const uint8_t unset[6];
+	unsigned i;
+	int fd;
+
+	for (i = 0; i < run->net_count; i++) {
+		const struct net_config *other = &run->nets[i];
+
+		if (*net->tap && !strcmp(other->tap, net->tap))
+			return complain(why,
+					"an earlier --net has this tap; each NIC needs its own");
+		if (share_fd(other, net, &fd))
+			return complain(why,
+					"an earlier --net has fd %d; each NIC needs its own", fd);
+		if (memcmp(net->mac, unset, 6) && !memcmp(other->mac, net->mac, 6))
+			return complain(why,
+					"an earlier --net has this mac; each NIC needs its own");
+	}
+	return 0;
+}
+
+static int set_net(struct options *options, const char *value, struct complaint *why)
+{
 	struct run_config *run = &options->run;
 	struct net_config *net = &run->nets[run->net_count];
-	unsigned i;
 	int rc;
 
 	if (!strcmp(value, "help")) {
@@ -67,18 +102,11 @@ static int set_net(struct options *options, const char *value, struct complaint 
 	if (run->net_count == OPTIONS_MAX_NETS)
 		return complain(why, "is one too many: at most %d NICs", OPTIONS_MAX_NETS);
 	rc = net_config_parse(net, value, why);
-	if (rc)
-		return rc;
-	for (i = 0; i < run->net_count; i++) {
-		if (!strcmp(run->nets[i].tap, net->tap))
-			return complain(why,
-					"an earlier --net has this tap; each NIC needs its own");
-		if (memcmp(net->mac, unset, 6) && !memcmp(run->nets[i].mac, net->mac, 6))
-			return complain(why,
-					"an earlier --net has this mac; each NIC needs its own");
-	}
-	run->net_count++;
-	return 0;
+	if (!rc)
+		rc = check_others(run, net, why);
+	if (!rc)
+		run->net_count++;
+	return rc;
 }
 
 static int set_name(struct options *options, const char *value, struct complaint *why)

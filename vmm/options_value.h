@@ -70,7 +70,7 @@ struct option_key {
 	const char *argument; /* what the help calls the value */
 	const char *help;     /* lines separated by '\n' */
 	int (*set)(void *config, const char *value, struct complaint *why);
-	bool required;
+	bool either; /* one of the keys marked so has to be given, and only one */
 };
 
 #define OPTION_KEYS_MAX 32

@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/if_tun.h>
+#include <linux/virtio_net.h>
+#include <net/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +28,6 @@
 #include "vmm/log.h"
 #include "vmm/util.h"
 
-#define HEADER_SIZE 12
-
 static struct tap *to_tap(struct net_backend *backend)
 {
 	return container_of(backend, struct tap, backend);
@@ -36,18 +36,6 @@ static struct tap *to_tap(struct net_backend *backend)
 static int first_fd(const struct tap *tap)
 {
 	return tap->queues[0].fd;
-}
-
-static void tap_close(struct net_backend *backend)
-{
-	struct tap *tap = to_tap(backend);
-
-	steer_close(tap->steer);
-	for (unsigned i = 0; tap->queues && i < backend->queues; i++)
-		if (tap->queues[i].fd >= 0)
-			close(tap->queues[i].fd);
-	free(tap->queues);
-	free(tap);
 }
 
 /* What an offload is in the tap's terms, and the offloads it is taken with only. */
@@ -78,6 +66,41 @@ static int tap_set_offloads(struct net_backend *backend, unsigned offloads)
 	return ioctl(first_fd(to_tap(backend)), TUNSETOFFLOAD, (unsigned long)flags) ? -errno : 0;
 }
 
+/* Without a program (-1) the tap goes by the flows it has seen. */
+static int set_program(const struct tap *tap, int fd)
+{
+	return ioctl(first_fd(tap), TUNSETSTEERINGEBPF, &fd) ? -errno : 0;
+}
+
+/*
+ * A tap may outlive us. What the next one on it may not think of is as in a new tap again: a program that
+ * chooses queues, frames of a kind that it cannot read.
+ */
+static void leave(struct tap *tap)
+{
+	int size = sizeof(struct virtio_net_hdr), off = 0;
+
+	if (!tap->ours)
+		return;
+	set_program(tap, -1);
+	tap_set_offloads(&tap->backend, 0);
+	ioctl(first_fd(tap), TUNSETVNETHDRSZ, &size);
+	ioctl(first_fd(tap), TUNSETVNETLE, &off);
+}
+
+static void tap_close(struct net_backend *backend)
+{
+	struct tap *tap = to_tap(backend);
+
+	leave(tap);
+	steer_close(tap->steer);
+	for (unsigned i = 0; tap->queues && i < backend->queues; i++)
+		if (tap->queues[i].fd >= 0)
+			close(tap->queues[i].fd);
+	free(tap->queues);
+	free(tap);
+}
+
 static int tap_set_header(struct net_backend *backend, unsigned size)
 {
 	int value = (int)size;
@@ -96,12 +119,6 @@ static int tap_enable(struct net_backend *backend, unsigned queue, bool on)
 		return -errno;
 	q->attached = on;
 	return 0;
-}
-
-/* Without a program (-1) the tap goes by the flows it has seen. */
-static int set_program(const struct tap *tap, int fd)
-{
-	return ioctl(first_fd(tap), TUNSETSTEERINGEBPF, &fd) ? -errno : 0;
 }
 
 static int tap_set_steering(struct net_backend *backend, const struct net_rss *rss)
@@ -150,9 +167,10 @@ static const struct net_backend_ops tap_ops = {
 };
 
 /*
- * A persistent tap keeps what its last user set: programs and filters that drop or steer frames, a small send
- * buffer, a carrier that is off. All of that goes back to what a new tap has; kernels that do not know one
- * of these have nothing of it to clear.
+ * A persistent tap, or one that was passed on, keeps what its last user set: programs and filters that drop or
+ * steer frames, a small send buffer, a carrier that is off. All of that goes back to what a new tap has;
+ * kernels that do not know one of these have nothing of it to clear. None of it takes a privilege: who has
+ * the file may do it. Whether the tap is persistent is its maker's business.
  */
 static void clean(const struct tap *tap)
 {
@@ -169,11 +187,26 @@ static void clean(const struct tap *tap)
 		ioctl(tap->queues[i].fd, TUNDETACHFILTER, NULL);
 }
 
-static int set_format(const struct tap *tap)
+/* The link may be declared to be of another type than Ethernet, and back only while it is down. */
+static int set_type(const struct tap *tap)
 {
-	int size = HEADER_SIZE, little_endian = 1;
+	struct ifreq request = { 0 };
+
+	if (ioctl(first_fd(tap), SIOCGIFHWADDR, &request) ||
+	    request.ifr_hwaddr.sa_family == ARPHRD_ETHER ||
+	    !ioctl(first_fd(tap), TUNSETLINK, (unsigned long)ARPHRD_ETHER))
+		return 0;
+	log_error("tap %s is set to link type %u, which is not Ethernet: `ip link set %s down`, and "
+		  "whelp sets it right", tap->name, request.ifr_hwaddr.sa_family, tap->name);
+	return -EBUSY;
+}
+
+static int set_format(struct tap *tap)
+{
+	int size = TAP_HEADER_SIZE, little_endian = 1;
 
 	clean(tap);
+	tap->ours = true;
 	if (ioctl(first_fd(tap), TUNSETVNETHDRSZ, &size) ||
 	    ioctl(first_fd(tap), TUNSETVNETLE, &little_endian)) {
 		int err = errno;
@@ -182,7 +215,7 @@ static int set_format(const struct tap *tap)
 			  strerror(err));
 		return -err;
 	}
-	return 0;
+	return set_type(tap);
 }
 
 static void probe_offloads(struct tap *tap)
@@ -206,12 +239,11 @@ static void open_steering(struct tap *tap)
 	set_program(tap, -1);
 }
 
-static int setup(struct tap *tap, uint16_t mtu)
+/* With all queues attached. Logs; 0 or -errno. */
+static int prepare(struct tap *tap)
 {
-	int err = tap_attach(tap, mtu);
+	int err = set_format(tap);
 
-	if (!err)
-		err = set_format(tap);
 	if (err)
 		return err;
 	probe_offloads(tap);
@@ -224,24 +256,61 @@ static int setup(struct tap *tap, uint16_t mtu)
 	return err;
 }
 
-struct net_backend *tap_open(const char *name, unsigned queues, uint16_t mtu)
+/* Without any file. Logs; NULL on failure. */
+static struct tap *allocate(unsigned queues)
 {
 	struct tap *tap = calloc(1, sizeof(*tap));
 
-	if (!tap) {
-		log_error("tap %s: out of memory", name);
+	if (tap)
+		tap->queues = calloc(queues, sizeof(*tap->queues));
+	if (!tap || !tap->queues) {
+		log_error("out of memory for a tap with %u queues", queues);
+		free(tap);
 		return NULL;
 	}
 	tap->backend = (struct net_backend){ .ops = &tap_ops, .name = tap->name, .queues = queues };
-	snprintf(tap->name, sizeof(tap->name), "%s", name);
-	tap->queues = calloc(queues, sizeof(*tap->queues));
-	for (unsigned i = 0; tap->queues && i < queues; i++)
+	for (unsigned i = 0; i < queues; i++)
 		tap->queues[i].fd = -1;
-	if (!tap->queues)
-		log_error("tap %s: out of memory", name);
-	if (!tap->queues || setup(tap, mtu)) {
-		tap_close(&tap->backend);
+	return tap;
+}
+
+/* What comes after attaching, which `err` is the result of. */
+static struct net_backend *finish(struct tap *tap, int err)
+{
+	if (!err)
+		err = prepare(tap);
+	if (!err)
+		return &tap->backend;
+	tap_close(&tap->backend);
+	return NULL;
+}
+
+struct net_backend *tap_open(const char *name, unsigned queues, uint16_t mtu)
+{
+	struct tap *tap = allocate(queues);
+
+	if (!tap)
+		return NULL;
+	snprintf(tap->name, sizeof(tap->name), "%s", name);
+	return finish(tap, tap_attach(tap, mtu));
+}
+
+struct net_backend *tap_open_fds(const int *fds, unsigned queues, uint16_t mtu)
+{
+	struct tap *tap = allocate(queues);
+
+	if (!tap) {
+		for (unsigned i = 0; i < queues; i++)
+			close(fds[i]);
 		return NULL;
 	}
-	return &tap->backend;
+	for (unsigned i = 0; i < queues; i++)
+		tap->queues[i].fd = fds[i];
+	return finish(tap, tap_take(tap, mtu));
+}
+
+bool tap_is_same(const struct net_backend *a, const struct net_backend *b)
+{
+	return tap_same_files(first_fd(container_of(a, const struct tap, backend)),
+			      first_fd(container_of(b, const struct tap, backend)));
 }

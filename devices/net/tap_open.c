@@ -169,7 +169,7 @@ static int set_link(const struct tap *tap, uint16_t mtu)
 }
 
 /* An existing tap is its owner's to configure: we only say what will not work. */
-static void check_link(const struct tap *tap, uint16_t mtu)
+void tap_check_link(const struct tap *tap, uint16_t mtu)
 {
 	long flags = read_attribute(tap->name, "flags");
 	long tap_mtu = read_attribute(tap->name, "mtu");
@@ -190,7 +190,7 @@ int tap_attach(struct tap *tap, uint16_t mtu)
 	if (err)
 		return err;
 	if (exists) {
-		check_link(tap, mtu);
+		tap_check_link(tap, mtu);
 		return 0;
 	}
 	err = set_link(tap, mtu);

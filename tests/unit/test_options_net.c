@@ -127,6 +127,38 @@ static void test_net_keys(void **state)
 	assert_int_equal(net.tx_ring, 4095);
 }
 
+static void test_net_fds(void **state)
+{
+	struct net_config net = NET("fd=3"), many;
+	char value[512] = "fd=", number[16];
+	unsigned i;
+
+	(void)state;
+	assert_string_equal(net.tap, "");
+	assert_int_equal(net.fd_count, 1);
+	assert_int_equal(net.fds[0], 3);
+	assert_int_equal(net.queues, 1);
+	assert_false(net_features_have(net.wanted, VIRTIO_NET_F_MQ));
+	net = NET("mtu=1400,queues=2,fd=2147483647:10");
+	assert_int_equal(net.fd_count, 2);
+	assert_int_equal(net.fds[0], INT32_MAX);
+	assert_int_equal(net.fds[1], 10);
+	assert_int_equal(net.queues, 2);
+	/* The number of files is that of pairs. */
+	for (i = 0; i < OPTIONS_MAX_QUEUES; i++) {
+		snprintf(number, sizeof(number), "%s%u", i ? ":" : "", 100 - i);
+		strcat(value, number);
+	}
+	many = NET(value);
+	assert_int_equal(many.fd_count, OPTIONS_MAX_QUEUES);
+	assert_int_equal(many.queues, OPTIONS_MAX_QUEUES);
+	assert_int_equal(many.fds[31], 69);
+	assert_true(net_features_have(many.required, VIRTIO_NET_F_MQ));
+	assert_int_equal(NET("tap=t,queues=2").fd_count, 0);
+	/* Neither has a name, and that is no name in common. */
+	assert_int_equal(GOOD("run", "--kernel=k", "--net=fd=3", "--net=fd=4").run.net_count, 2);
+}
+
 struct features_case {
 	const char *net;
 	const char *wanted; /* all of them */
@@ -320,6 +352,30 @@ static const struct CMUnitTest tests[] = {
 		"mac must be six pairs"),
 	BAD("tap of two nets", LIST("run", "--kernel=k", "--net=tap=t", "--net=tap=t"),
 	    LIST("--net", "\"tap=t\"", "this tap", "its own")),
+	BAD("fd of two nets", LIST("run", "--kernel=k", "--net=fd=5:6", "--net=fd=7:6"),
+	    LIST("--net", "\"fd=7:6\"", "fd 6", "its own")),
+	BAD_RUN("fd and tap", "--net", "tap=t,fd=3", "tap and fd contradict", "one of them"),
+	BAD_RUN("fd and tap, in that order", "--net", "fd=3,tap=t", "tap and fd contradict"),
+	BAD_RUN("neither fd nor tap", "--net", "queues=2", "needs tap or fd", SYNOPSIS),
+	BAD_RUN("fd empty", "--net", "fd=", "fd has no value", "fd=N[:N...]"),
+	BAD_RUN("fd 0", "--net", "fd=0", "fd must be", "from 3 on", "\"0\" is none"),
+	BAD_RUN("fd 2", "--net", "fd=5:2", "fd must be", "from 3 on", "\"2\" is none"),
+	BAD_RUN("fd 2^31", "--net", "fd=2147483648", "fd must be", "\"2147483648\" is none"),
+	BAD_RUN("fd negative", "--net", "fd=-3", "fd must be", "\"-3\" is none"),
+	BAD_RUN("fd long", "--net", "fd=00000000000000000000003", "fd must be"),
+	BAD_RUN("fd name", "--net", "fd=tap0", "fd must be", "\"tap0\" is none"),
+	BAD_RUN("fd two colons", "--net", "fd=3::4", "fd must be", "\"\" is none"),
+	BAD_RUN("fd trailing colon", "--net", "fd=3:", "fd must be", "\"\" is none"),
+	BAD_RUN("fd comma", "--net", "fd=3,4", "\"4\" is not key=value"),
+	BAD_RUN("fd twice in one", "--net", "fd=3:4:3", "fd has 3 twice", "its own"),
+	BAD_RUN("fd twice", "--net", "fd=3,fd=4", "fd is given twice"),
+	BAD_RUN("fds too many", "--net",
+		"fd=3:4:5:6:7:8:9:10:11:12:13:14:15:16:17:18:19:20:21:22:23:24:25:26:27:28:29:30:"
+		"31:32:33:34:35",
+		"fd has too many", "at most 32"),
+	BAD_RUN("fds fewer than queues", "--net", "queues=2,fd=3", "queues is 2", "fd has 1"),
+	BAD_RUN("fds more than queues", "--net", "fd=3:4,queues=1", "queues is 1", "fd has 2"),
+	BAD_RUN("fds without mq", "--net", "fd=3:4,-mq", "fd= with several", "needs", "mq"),
 	BAD("mac of two nets",
 	    LIST("run", "--kernel=k", "--net=tap=t,mac=52:54:00:00:00:0a",
 		 "--net=tap=u,mac=52:54:00:00:00:0A"),
@@ -442,6 +498,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_many_nets),
 	cmocka_unit_test(test_net_defaults),
 	cmocka_unit_test(test_net_keys),
+	cmocka_unit_test(test_net_fds),
 	cmocka_unit_test(test_features_all_by_name),
 	cmocka_unit_test(test_features_each),
 	cmocka_unit_test(test_features_table),
