@@ -257,19 +257,19 @@ static int net_activate(struct virtio_device *device)
 	return err;
 }
 
-static struct net_pair *pair_of(struct virtio_net *net, unsigned queue)
+struct net_pair *net_pair_of(const struct virtio_net *net, unsigned queue)
 {
 	if (queue == net->control_index || queue / 2 >= net->pair_count)
 		return NULL;
-	return net->pairs[queue / 2]->started ? net->pairs[queue / 2] : NULL;
+	return net->pairs[queue / 2];
 }
 
 static void net_stop_queue(struct virtio_device *device, unsigned queue)
 {
 	struct virtio_net *net = to_net(device);
-	struct net_pair *pair = pair_of(net, queue);
+	struct net_pair *pair = net_pair_of(net, queue);
 
-	if (pair)
+	if (pair && pair->started)
 		net_pair_stop_queue(pair, queue);
 	else if (queue == net->control_index)
 		net_control_stop(net);
@@ -278,9 +278,9 @@ static void net_stop_queue(struct virtio_device *device, unsigned queue)
 static int net_start_queue(struct virtio_device *device, unsigned queue)
 {
 	struct virtio_net *net = to_net(device);
-	struct net_pair *pair = pair_of(net, queue);
+	struct net_pair *pair = net_pair_of(net, queue);
 
-	if (pair)
+	if (pair && pair->started)
 		net_pair_start_queue(pair, queue);
 	else if (queue == net->control_index)
 		return net_control_start(net);

@@ -78,6 +78,9 @@ void net_control_stop(struct virtio_net *net);
 /* For net.c and net_control.c: attaches `pairs` pairs to the back end, and no more. 0 or -errno. */
 int net_set_pairs(struct virtio_net *net, unsigned pairs);
 
+/* For net.c and net_control.c: the pair of an RX or TX queue; NULL for the control queue and beyond. */
+struct net_pair *net_pair_of(const struct virtio_net *net, unsigned queue);
+
 /* For net.c and net_control.c: the address in the configuration. */
 void net_set_mac(struct virtio_net *net, const uint8_t mac[6]);
 

@@ -31,14 +31,29 @@ static bool set_filter(void *ctx, const struct net_filter *filter)
 	return true;
 }
 
+static int steer(struct virtio_net *net, const struct net_rss *rss)
+{
+	return net->backend->steering ? net->backend->ops->set_steering(net->backend, rss) : 0;
+}
+
+/*
+ * Pairs in use and steering change together or not at all. The pairs come first: they can be taken back, and
+ * no frame is steered to one that is not there yet.
+ */
+static bool set_pairs_and_steering(struct virtio_net *net, unsigned pairs, const struct net_rss *rss)
+{
+	unsigned before = net->active_pairs;
+
+	if (!net_set_pairs(net, pairs) && !steer(net, rss))
+		return true;
+	net_set_pairs(net, before);
+	return false;
+}
+
 static bool set_pairs(void *ctx, unsigned pairs)
 {
-	struct virtio_net *net = ctx;
-
 	/* It ends a steering by RSS (5.1.6.5.6). */
-	if (net->backend->steering && net->backend->ops->set_steering(net->backend, NULL))
-		return false;
-	return !net_set_pairs(net, pairs);
+	return set_pairs_and_steering(ctx, pairs, NULL);
 }
 
 static bool set_rss(void *ctx, const struct net_rss *rss, unsigned pairs)
@@ -47,10 +62,9 @@ static bool set_rss(void *ctx, const struct net_rss *rss, unsigned pairs)
 	struct net_rss *next = &net->rss[!net->rss_in_use];
 
 	*next = *rss;
-	if (net->backend->steering &&
-	    net->backend->ops->set_steering(net->backend, rss->steering ? next : NULL))
-		return false;
-	if (rss->steering && net_set_pairs(net, pairs))
+	if (!rss->steering)
+		pairs = net->active_pairs;
+	if (!set_pairs_and_steering(net, pairs, rss->steering ? next : NULL))
 		return false;
 	for (unsigned i = 0; i < net->pair_count; i++)
 		net_pair_set_rss(net->pairs[i], next);
@@ -89,16 +103,16 @@ static bool set_coalescing(void *ctx, bool rx, const struct net_coalescing *coal
 }
 
 /* The pair of an RX or TX queue that the driver enabled, else NULL. */
-static struct net_pair *pair_of(struct virtio_net *net, unsigned queue)
+static struct net_pair *enabled_pair(const struct virtio_net *net, unsigned queue)
 {
-	if (queue == net->control_index || queue / 2 >= net->pair_count)
-		return NULL;
-	return net->device.queues[queue].vq.enabled ? net->pairs[queue / 2] : NULL;
+	struct net_pair *pair = net_pair_of(net, queue);
+
+	return pair && net->device.queues[queue].vq.enabled ? pair : NULL;
 }
 
 static bool set_queue_coalescing(void *ctx, unsigned queue, const struct net_coalescing *c)
 {
-	struct net_pair *pair = pair_of(ctx, queue);
+	struct net_pair *pair = enabled_pair(ctx, queue);
 
 	if (pair)
 		net_pair_set_coalescing(pair, queue % 2 == 0, c, false);
@@ -107,7 +121,7 @@ static bool set_queue_coalescing(void *ctx, unsigned queue, const struct net_coa
 
 static bool get_queue_coalescing(void *ctx, unsigned queue, struct net_coalescing *c)
 {
-	const struct net_pair *pair = pair_of(ctx, queue);
+	const struct net_pair *pair = enabled_pair(ctx, queue);
 
 	/* Only this thread changes them, by a call that has returned. */
 	if (pair)
@@ -117,7 +131,7 @@ static bool get_queue_coalescing(void *ctx, unsigned queue, struct net_coalescin
 
 static bool get_stats(void *ctx, unsigned queue, struct net_ctrl_queue_stats *stats)
 {
-	const struct net_pair *pair = pair_of(ctx, queue);
+	const struct net_pair *pair = enabled_pair(ctx, queue);
 	const struct net_counters *c;
 
 	if (!pair)

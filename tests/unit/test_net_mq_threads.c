@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <linux/pci_regs.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,6 +22,7 @@
 
 #include "devices/net/loopback.h"
 #include "tests/unit/libflow.h"
+#include "tests/unit/libfront.h"
 #include "tests/unit/libnet.h"
 #include "vmm/linux_new.h"
 #include "vmm/util.h"
@@ -327,6 +329,88 @@ static void test_rss_steers_until_pairs_are_set(void **state)
 	expect_pairs(nic, 1);
 }
 
+/* A back end that refuses to steer, or to put this queue into use or out of it. */
+static struct {
+	struct net_backend_ops ops;
+	const struct net_backend_ops *inner;
+	atomic_int queue; /* -1: none */
+	atomic_bool steering;
+} refusing;
+
+static int refuse_queue(struct net_backend *backend, unsigned queue, bool on)
+{
+	if (atomic_load(&refusing.queue) == (int)queue)
+		return -EBUSY;
+	return refusing.inner->enable(backend, queue, on);
+}
+
+static int refuse_steering(struct net_backend *backend, const struct net_rss *rss)
+{
+	return atomic_load(&refusing.steering) ? -EPERM :
+						 refusing.inner->set_steering(backend, rss);
+}
+
+static void expect_rss(struct nic *nic, const uint16_t table[4])
+{
+	const struct net_rss *rss = loopback_steering(nic->backend);
+
+	assert_non_null(rss);
+	assert_memory_equal(rss->table, table, 4 * sizeof(*table));
+}
+
+/* A command that fails leaves pairs and steering as they were, whichever of them failed. */
+static void test_refused_pairs_and_steering(void **state)
+{
+	static const uint16_t narrow[4] = { 1, 0, 1, 0 }, wide[4] = { 3, 2, 1, 0 };
+	struct nic_setup setup = { .pairs = PAIRS };
+	struct nic *nic = *state;
+	char text[4096];
+
+	virtio_add(&setup.also, VIRTIO_NET_F_RSS);
+	refusing.inner = nic->backend->ops;
+	refusing.ops = *refusing.inner;
+	refusing.ops.enable = refuse_queue;
+	refusing.ops.set_steering = refuse_steering;
+	atomic_store(&refusing.queue, -1);
+	nic->backend->ops = &refusing.ops;
+	nic_up(nic, &setup);
+	assert_int_equal(configure(nic, narrow, 0, 1), VIRTIO_NET_OK);
+	capture_begin();
+
+	/* More pairs than can be had. */
+	atomic_store(&refusing.queue, 3);
+	assert_int_equal(configure(nic, wide, 0, 1), VIRTIO_NET_ERR);
+	expect_rss(nic, narrow);
+	expect_pairs(nic, 2);
+	assert_int_equal(set_pairs(nic, PAIRS), VIRTIO_NET_ERR);
+	expect_rss(nic, narrow);
+	expect_pairs(nic, 2);
+	atomic_store(&refusing.queue, -1);
+
+	/* The steering that does not change. */
+	atomic_store(&refusing.steering, true);
+	assert_int_equal(configure(nic, wide, 0, 1), VIRTIO_NET_ERR);
+	expect_pairs(nic, 2);
+	assert_int_equal(set_pairs(nic, 1), VIRTIO_NET_ERR);
+	expect_pairs(nic, 2);
+	atomic_store(&refusing.steering, false);
+	expect_rss(nic, narrow);
+
+	assert_int_equal(configure(nic, wide, 0, 1), VIRTIO_NET_OK);
+	expect_rss(nic, wide);
+	/* Fewer than can be left. */
+	atomic_store(&refusing.queue, 2);
+	assert_int_equal(set_pairs(nic, 1), VIRTIO_NET_ERR);
+	expect_rss(nic, wide);
+	expect_pairs(nic, PAIRS);
+	atomic_store(&refusing.queue, -1);
+	assert_int_equal(set_pairs(nic, 1), VIRTIO_NET_OK);
+	assert_null(loopback_steering(nic->backend));
+	expect_pairs(nic, 1);
+	capture_end(text, sizeof(text));
+	assert_non_null(strstr(text, "does not let 4 pairs be in use: Device or resource busy"));
+}
+
 /* ---- kicks by port I/O ---- */
 
 static void test_kicks_by_port(void **state)
@@ -432,6 +516,7 @@ int main(void)
 		ON(make, test_a_queue_enabled_late),
 		ON(make, test_shared_vectors),
 		ON(make, test_rss_steers_until_pairs_are_set),
+		ON(make, test_refused_pairs_and_steering),
 		ON(make_pio, test_kicks_by_port),
 		ON(make, test_kicks_with_data),
 		ON(make, test_commands_during_queue_resets),
