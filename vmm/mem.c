@@ -71,15 +71,6 @@ void mem_fini(struct mem *mem)
 	mem->count = 0;
 }
 
-uint64_t mem_total(const struct mem *mem)
-{
-	uint64_t total = 0;
-
-	for (unsigned i = 0; i < mem->count; i++)
-		total += mem->regions[i].size;
-	return total;
-}
-
 static const struct mem_region *find_region(const struct mem *mem, uint64_t gpa)
 {
 	for (unsigned i = 0; i < mem->count; i++) {
@@ -132,15 +123,5 @@ int mem_write(const struct mem *mem, uint64_t gpa, const void *data, uint64_t le
 	if (!p)
 		return -EFAULT;
 	memcpy(p, data, len);
-	return 0;
-}
-
-int mem_read(const struct mem *mem, uint64_t gpa, void *data, uint64_t len)
-{
-	const void *p = mem_ptr(mem, gpa, len);
-
-	if (!p)
-		return -EFAULT;
-	memcpy(data, p, len);
 	return 0;
 }

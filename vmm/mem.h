@@ -38,9 +38,6 @@ int mem_add(struct mem *mem, uint64_t gpa, uint64_t size);
 /* Unmaps everything; every pointer into the map dies. Fine on a map only mem_init() touched. */
 void mem_fini(struct mem *mem);
 
-/* The sum of the regions' sizes in bytes. */
-uint64_t mem_total(const struct mem *mem);
-
 /*
  * A pointer to the `len` bytes at `gpa`, or NULL unless all of them lie in one region. `len` 0 gives
  * NULL too: there is nothing to point to.
@@ -54,8 +51,7 @@ void *mem_ptr(const struct mem *mem, uint64_t gpa, uint64_t len);
  */
 int mem_iov(const struct mem *mem, uint64_t gpa, uint64_t len, struct iovec *iov, unsigned max);
 
-/* Copies into or out of guest memory; 0 or -EFAULT, then nothing was copied. */
+/* Copies into guest memory; 0 or -EFAULT, then nothing was copied. */
 int mem_write(const struct mem *mem, uint64_t gpa, const void *data, uint64_t len);
-int mem_read(const struct mem *mem, uint64_t gpa, void *data, uint64_t len);
 
 #endif

@@ -276,10 +276,3 @@ uint32_t net_hash_toeplitz(const uint8_t *key, const uint8_t *data, size_t len)
 	}
 	return (uint32_t)(hash >> 8);
 }
-
-uint16_t net_rss_pair(const struct net_rss *rss, const struct net_hash *hash)
-{
-	if (!hash->report)
-		return rss->unclassified;
-	return rss->table[hash->value & rss->table_mask];
-}

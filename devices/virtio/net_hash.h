@@ -57,7 +57,4 @@ struct net_hash net_hash_frame(const struct net_rss *rss, const uint8_t *frame, 
 /* The Toeplitz hash of `len` bytes; the key has at least len + 4. */
 uint32_t net_hash_toeplitz(const uint8_t *key, const uint8_t *data, size_t len);
 
-/* The pair that a frame with this hash belongs to, if `steering`. */
-uint16_t net_rss_pair(const struct net_rss *rss, const struct net_hash *hash);
-
 #endif

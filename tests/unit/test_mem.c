@@ -55,7 +55,7 @@ static void test_add_checks_its_arguments(void **state)
 	for (unsigned i = 1; i < MEM_MAX_REGIONS; i++)
 		assert_int_equal(mem_add(&mem, (4 + 2 * i) * P, P), 0);
 	assert_int_equal(mem_add(&mem, 100 * P, P), -ENOSPC);
-	assert_int_equal(mem_total(&mem), (2 + MEM_MAX_REGIONS - 1) * P);
+	assert_int_equal(mem.count, MEM_MAX_REGIONS);
 	mem_fini(&mem);
 	assert_null(mem_ptr(&mem, 4 * P, 1));
 }
@@ -162,19 +162,15 @@ static void test_iov_stops_at_its_room(void **state)
 	assert_int_equal(mem_iov(*state, 3 * P - 1, 2, iov, 2), 2);
 }
 
-static void test_read_and_write(void **state)
+static void test_write(void **state)
 {
-	uint8_t out[64], in[64] = { 0 };
+	uint8_t out[64];
 
 	for (unsigned i = 0; i < sizeof(out); i++)
 		out[i] = (uint8_t)(i + 1);
 	assert_int_equal(mem_write(*state, 9 * P - 64, out, 64), 0);
-	assert_int_equal(mem_read(*state, 9 * P - 64, in, 64), 0);
-	assert_memory_equal(in, out, 64);
+	assert_memory_equal(mem_ptr(*state, 9 * P - 64, 64), out, 64);
 	/* Either all of it, or nothing. */
-	memset(in, 0xee, sizeof(in));
-	assert_int_equal(mem_read(*state, 9 * P - 63, in, 64), -EFAULT);
-	assert_int_equal(in[0], 0xee);
 	memset(out, 0, sizeof(out));
 	assert_int_equal(mem_write(*state, 9 * P - 63, out, 64), -EFAULT);
 	assert_int_equal(*(uint8_t *)mem_ptr(*state, 9 * P - 1, 1), 64);
@@ -189,7 +185,6 @@ static void test_an_empty_map(void **state)
 	mem_init(&mem);
 	assert_null(mem_ptr(&mem, 0, 1));
 	assert_int_equal(mem_iov(&mem, 0, 1, &iov, 1), -EFAULT);
-	assert_int_equal(mem_total(&mem), 0);
 	mem_fini(&mem);
 }
 
@@ -202,7 +197,7 @@ int main(void)
 		cmocka_unit_test(test_m5_ptr),
 		cmocka_unit_test(test_m5_iov),
 		cmocka_unit_test(test_iov_stops_at_its_room),
-		cmocka_unit_test(test_read_and_write),
+		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_an_empty_map),
 	};
 

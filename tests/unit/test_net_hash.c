@@ -402,19 +402,6 @@ static void test_reach(void **state)
 	}
 }
 
-static void test_pair(void **state)
-{
-	struct net_rss rss = { .table_mask = 3, .table = { 7, 6, 5, 4 }, .unclassified = 9 };
-	struct net_hash hash = { .value = 0xfffffffe, .report = VIRTIO_NET_HASH_REPORT_IPv4 };
-
-	(void)state;
-	assert_int_equal(net_rss_pair(&rss, &hash), 5);
-	rss.table_mask = 0;
-	assert_int_equal(net_rss_pair(&rss, &hash), 7);
-	hash.report = VIRTIO_NET_HASH_REPORT_NONE;
-	assert_int_equal(net_rss_pair(&rss, &hash), 9);
-}
-
 static void test_random_frames(void **state)
 {
 	uint64_t seed = 0x5eed;
@@ -453,7 +440,6 @@ int main(void)
 		cmocka_unit_test(test_ipv6_fragments),
 		cmocka_unit_test(test_every_truncation),
 		cmocka_unit_test(test_reach),
-		cmocka_unit_test(test_pair),
 		cmocka_unit_test(test_random_frames),
 	};
 
