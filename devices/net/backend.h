@@ -38,7 +38,7 @@ struct net_backend_ops {
 	void (*close)(struct net_backend *backend);
 	/*
 	 * From now on received frames use these offloads (a subset of `offloads`) and no others;
-	 * frames that were queued before may still use the old ones: drain them. 0 or -errno.
+	 * frames that were queued before may still use the old ones: drop them. 0 or -errno.
 	 */
 	int (*set_offloads)(struct net_backend *backend, unsigned offloads);
 	/* The header's length in bytes from now on: 12 (the length at first), 20 or 24. 0 or -errno. */

@@ -193,6 +193,7 @@ static void choose_mode(struct virtio_net *net)
 
 	net->mode.mergeable = virtio_has(f, VIRTIO_NET_F_MRG_RXBUF);
 	net->mode.hash_report = virtio_has(f, VIRTIO_NET_F_HASH_REPORT);
+	net->mode.offloads = net_offloads(f);
 	net->mode.header = tunnels ? 24 : net->mode.hash_report ? 20 : 12;
 }
 
@@ -202,7 +203,7 @@ static int prepare_backend(struct virtio_net *net)
 	int err = ops->set_header(net->backend, net->mode.header);
 
 	if (!err)
-		err = ops->set_offloads(net->backend, net_offloads(&net->device.accepted));
+		err = ops->set_offloads(net->backend, net->mode.offloads);
 	if (!err && net->backend->steering)
 		err = ops->set_steering(net->backend, NULL);
 	if (err)

@@ -72,9 +72,18 @@ static bool set_rss(void *ctx, const struct net_rss *rss, unsigned pairs)
 	return true;
 }
 
+static void allow_offloads(struct virtio_net *net, unsigned offloads)
+{
+	for (unsigned i = 0; i < net->pair_count; i++)
+		net_pair_set_offloads(net->pairs[i], offloads);
+}
+
 static bool set_offloads(void *ctx, uint64_t offloads)
 {
 	struct virtio_net *net = ctx;
+	/* Only this thread changes them, by calls that have returned. */
+	unsigned before = net->pairs[0]->offloads, after;
+	bool done;
 	struct virtio_features guest = { .word = { (uint32_t)offloads, (uint32_t)(offloads >> 32) } };
 
 	/* Bits above 63 are in the command at places of their own (5.1.6.5.8). */
@@ -82,7 +91,12 @@ static bool set_offloads(void *ctx, uint64_t offloads)
 		virtio_add(&guest, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO);
 	if (virtio_has(&guest, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM_MAPPED))
 		virtio_add(&guest, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM);
-	return !net->backend->ops->set_offloads(net->backend, net_offloads(&guest));
+	after = net_offloads(&guest);
+	/* Before the first frame with a new one, and until the last with an old one that is wanted. */
+	allow_offloads(net, before | after);
+	done = !net->backend->ops->set_offloads(net->backend, after);
+	allow_offloads(net, done ? after : before);
+	return done;
 }
 
 static bool announced(void *ctx)

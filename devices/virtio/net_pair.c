@@ -92,6 +92,16 @@ static void begin(struct worker *worker)
 	net_run(pair);
 }
 
+/*
+ * A back end that was told so hands out no other frames, but for those that it had queued when there were more
+ * offloads. And some kernels' taps say DATA_VALID to drivers that know nothing of checksums.
+ */
+static void allow_offloads(struct net_pair *pair, unsigned offloads)
+{
+	pair->offloads = offloads;
+	pair->check_header = !(offloads & NET_OFFLOAD_CSUM) || pair->mode.offloads & ~offloads;
+}
+
 int net_pair_start(struct net_pair *pair, const char *name, const struct net_mode *mode,
 		   const struct net_filter *filter, const struct net_rss *rss)
 {
@@ -101,6 +111,7 @@ int net_pair_start(struct net_pair *pair, const char *name, const struct net_mod
 	pair->filter = filter;
 	pair->rss = rss;
 	pair->wire_events = 0;
+	allow_offloads(pair, mode->offloads);
 	net_rx_init(&pair->receiver, &pair->rx.queue->vq, pair->backend, pair->index,
 		    mode->mergeable);
 	if (pair->attached)
@@ -140,6 +151,7 @@ struct request {
 	const struct net_filter *filter;
 	const struct net_rss *rss;
 	const struct net_coalescing *coalescing;
+	unsigned offloads;
 	int err;
 };
 
@@ -199,6 +211,20 @@ void net_pair_set_rss(struct net_pair *pair, const struct net_rss *rss)
 	struct request r = { .rss = rss };
 
 	call(pair, do_set_rss, &r);
+}
+
+static void do_set_offloads(void *ctx)
+{
+	struct request *r = ctx;
+
+	allow_offloads(r->pair, r->offloads);
+}
+
+void net_pair_set_offloads(struct net_pair *pair, unsigned offloads)
+{
+	struct request r = { .offloads = offloads };
+
+	call(pair, do_set_offloads, &r);
 }
 
 static void do_set_coalescing(void *ctx)

@@ -14,7 +14,9 @@
  * decision waits for enough of them, or for the timer.
  */
 
+#include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/virtio_net.h>
 #include <stddef.h>
 #include <string.h>
@@ -25,6 +27,7 @@
 
 #include "devices/virtio/net_pair.h"
 #include "vmm/le.h"
+#include "vmm/linux_new.h"
 #include "vmm/util.h"
 
 #define BATCH_PACKETS 64u
@@ -216,6 +219,52 @@ static bool run_tx(struct net_pair *pair)
 	return tx->active && !tx->blocked;
 }
 
+/* What a frame is, by its header (5.1.6.4). */
+static unsigned offloads_of(uint8_t flags, uint8_t gso_type)
+{
+	const uint8_t tunnel =
+		VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV4 | VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV6;
+	unsigned offloads = 0;
+
+	if (flags & VIRTIO_NET_HDR_F_NEEDS_CSUM)
+		offloads |= NET_OFFLOAD_CSUM;
+	if (flags & VIRTIO_NET_HDR_F_UDP_TUNNEL_CSUM)
+		offloads |= NET_OFFLOAD_TUNNEL_CSUM;
+	if (gso_type & VIRTIO_NET_HDR_GSO_ECN)
+		offloads |= NET_OFFLOAD_ECN;
+	if (gso_type & tunnel)
+		offloads |= NET_OFFLOAD_TUNNEL;
+	switch (gso_type & ~(VIRTIO_NET_HDR_GSO_ECN | tunnel)) {
+	case VIRTIO_NET_HDR_GSO_NONE:
+		return offloads;
+	case VIRTIO_NET_HDR_GSO_TCPV4:
+		return offloads | NET_OFFLOAD_TSO4;
+	case VIRTIO_NET_HDR_GSO_TCPV6:
+		return offloads | NET_OFFLOAD_TSO6;
+	case VIRTIO_NET_HDR_GSO_UDP:
+		return offloads | NET_OFFLOAD_UFO;
+	case VIRTIO_NET_HDR_GSO_UDP_L4:
+		return offloads | NET_OFFLOAD_USO;
+	}
+	return UINT_MAX;
+}
+
+/* Whether the driver takes the frame in the first buffers. Without GUEST_CSUM, flags are zero (5.1.6.4.1). */
+static bool check_header(struct net_pair *pair)
+{
+	uint8_t kind[2] = { 0 }; /* flags and gso_type, as they come */
+	const uint8_t no_flags = 0;
+
+	static_assert(offsetof(struct virtio_net_hdr_v1, flags) == 0 &&
+		      offsetof(struct virtio_net_hdr_v1, gso_type) == 1, "they come first");
+	net_rx_peek(&pair->receiver, 0, kind, sizeof(kind));
+	if (offloads_of(kind[0], kind[1]) & ~pair->offloads)
+		return false;
+	if (kind[0] && !(pair->offloads & NET_OFFLOAD_CSUM))
+		net_rx_poke(&pair->receiver, 0, &no_flags, sizeof(no_flags));
+	return true;
+}
+
 /* What HASH_REPORT adds to the header (5.1.6.4.3). */
 struct hash_fields {
 	le32 value;
@@ -253,7 +302,7 @@ static bool inspect(struct net_pair *pair, size_t len)
 /* Takes a frame that lies in the first buffers; true when they are used. */
 static bool take_frame(struct net_pair *pair, size_t len)
 {
-	if (len < pair->mode.header + MIN_FRAME) {
+	if (len < pair->mode.header + MIN_FRAME || (pair->check_header && !check_header(pair))) {
 		net_count(&pair->rx.counters.dropped, 1);
 		return false;
 	}

@@ -48,6 +48,7 @@ struct net_mode {
 	unsigned header; /* bytes: 12, 20 with HASH_REPORT, 24 with UDP tunnels */
 	bool mergeable;
 	bool hash_report;
+	unsigned offloads; /* NET_OFFLOAD_*: what received frames may be, at first */
 };
 
 /* One direction of a pair. */
@@ -71,6 +72,8 @@ struct net_pair {
 	struct net_mode mode;
 	const struct net_filter *filter; /* changed on the worker's thread only */
 	const struct net_rss *rss;	 /* the same; for the hash report */
+	unsigned offloads;		 /* the same: what received frames may be now */
+	bool check_header;		 /* frames may come that claim to be more */
 	struct worker worker;
 	struct loop_source wire;  /* the back end's fd */
 	struct loop_source timer; /* timerfd, for delayed interrupts */
@@ -114,6 +117,9 @@ int net_pair_attach(struct net_pair *pair, bool on);
 /* Gives the worker another filter, and hash settings. The old ones are the caller's again. */
 void net_pair_set_filter(struct net_pair *pair, const struct net_filter *filter);
 void net_pair_set_rss(struct net_pair *pair, const struct net_rss *rss);
+
+/* What received frames may be from now on: others that the back end still has are dropped. */
+void net_pair_set_offloads(struct net_pair *pair, unsigned offloads);
 
 /* When to interrupt for one direction; `usual`: also after a reset of that queue alone. */
 void net_pair_set_coalescing(struct net_pair *pair, bool rx, const struct net_coalescing *c,

@@ -340,6 +340,100 @@ static void test_g7_offloads_at_run_time(void **state)
 	assert_int_equal(set_offloads(nic, 0), VIRTIO_NET_ERR);
 }
 
+/* A frame whose header has these flags and this kind comes, or is dropped; in its stead comes a plain one. */
+static void expect_kind(struct nic *nic, uint8_t flags, uint8_t gso_type, bool comes)
+{
+	const uint64_t dropped = net_counter(&nic_pair(nic, 0)->rx.counters.dropped);
+	uint64_t gpa = board_alloc(&nic->board, NET_SIZE, 1);
+	const uint8_t *got = board_ptr(&nic->board, gpa, NET_SIZE);
+	uint8_t packet[NET_SIZE];
+	uint32_t written;
+
+	nic_fill(packet, NET_SIZE, 1);
+	packet[0] = flags;
+	packet[1] = gso_type;
+	nic_peer_send(nic, packet, NET_SIZE);
+	if (!comes) {
+		nic_fill(packet, NET_SIZE, 2);
+		nic_peer_send(nic, packet, NET_SIZE);
+	}
+	net_add_rx(nic, gpa, NET_SIZE);
+	nic_publish_rx(nic);
+	nic_wait_rx(nic, &written);
+	assert_int_equal(written, NET_SIZE);
+	assert_int_equal(net_counter(&nic_pair(nic, 0)->rx.counters.dropped), dropped + !comes);
+	assert_memory_equal(got + NIC_HEADER, packet + NIC_HEADER, NET_SIZE - NIC_HEADER);
+	if (comes)
+		assert_int_equal(got[1], gso_type);
+}
+
+/* What the back end had queued when there were more offloads is not the driver's any more. */
+static void test_g7_old_frames(void **state)
+{
+	enum {
+		CSUM = VIRTIO_NET_HDR_F_NEEDS_CSUM,
+		VALID = VIRTIO_NET_HDR_F_DATA_VALID,
+		TCP4 = VIRTIO_NET_HDR_GSO_TCPV4,
+		TCP6 = VIRTIO_NET_HDR_GSO_TCPV6,
+		UDP = VIRTIO_NET_HDR_GSO_UDP_L4,
+		TUNNEL = VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV4,
+		ECN = VIRTIO_NET_HDR_GSO_ECN,
+	};
+	const struct nic_setup setup =
+		WITH(VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_GUEST_CSUM,
+		     VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_ECN,
+		     VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_USO6);
+	struct nic *nic = *state;
+
+	nic_up(nic, &setup);
+	expect_kind(nic, CSUM, TCP4, true);
+	expect_kind(nic, CSUM, UDP, true);
+	assert_int_equal(set_offloads(nic, BIT(CSUM) | BIT(TSO4)), VIRTIO_NET_OK);
+	expect_kind(nic, CSUM, TCP4, true);
+	expect_kind(nic, CSUM, TCP4 | ECN, false);
+	expect_kind(nic, CSUM, TCP4 | TUNNEL, false);
+	expect_kind(nic, CSUM, TCP6, false);
+	expect_kind(nic, CSUM, UDP, false);
+	expect_kind(nic, CSUM, 2, false);
+	expect_kind(nic, VALID, 0, true);
+	assert_int_equal(set_offloads(nic, 0), VIRTIO_NET_OK);
+	expect_kind(nic, CSUM, TCP4, false);
+	expect_kind(nic, CSUM, 0, false);
+	expect_kind(nic, 0, 0, true);
+	/* Back again; and a reset takes everything back. */
+	assert_int_equal(set_offloads(nic, BIT(CSUM) | BIT(USO4) | BIT(USO6)), VIRTIO_NET_OK);
+	expect_kind(nic, CSUM, UDP, true);
+	expect_kind(nic, CSUM, TCP6, false);
+	nic_up(nic, &setup);
+	expect_kind(nic, CSUM, TCP6 | ECN, true);
+}
+
+/* Without GUEST_CSUM the flags are zero, whatever a tap knows of the checksum (5.1.6.4.1). */
+static void test_no_flags_without_guest_csum(void **state)
+{
+	const struct nic_setup none = { .control = true };
+	const struct nic_setup csum = WITH(VIRTIO_NET_F_GUEST_CSUM);
+	const struct nic_setup *setups[] = { &none, &csum };
+	struct nic *nic = *state;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(setups); i++) {
+		uint8_t packet[NET_SIZE];
+		uint32_t written;
+		uint64_t gpa;
+
+		nic_up(nic, setups[i]);
+		gpa = board_alloc(&nic->board, NET_SIZE, 1);
+		nic_fill(packet, NET_SIZE, 1);
+		packet[0] = VIRTIO_NET_HDR_F_DATA_VALID;
+		nic_peer_send(nic, packet, NET_SIZE);
+		net_add_rx(nic, gpa, NET_SIZE);
+		nic_publish_rx(nic);
+		nic_wait_rx(nic, &written);
+		assert_int_equal(*(uint8_t *)board_ptr(&nic->board, gpa, NET_SIZE),
+				 i ? VIRTIO_NET_HDR_F_DATA_VALID : 0);
+	}
+}
+
 static void test_the_header_follows_the_features(void **state)
 {
 	const struct nic_setup plain = { 0 };
@@ -504,6 +598,8 @@ int main(void)
 		FRESH(test_g5_every_class_has_its_answer),
 		FRESH(test_g6_a_command_right_after_driver_ok),
 		FRESH(test_g7_offloads_at_run_time),
+		FRESH(test_g7_old_frames),
+		FRESH(test_no_flags_without_guest_csum),
 		FRESH(test_the_header_follows_the_features),
 		FRESH(test_hash_report),
 		FRESH(test_announcement),

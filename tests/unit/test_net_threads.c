@@ -164,7 +164,8 @@ static void test_g15_rx_layouts(void **state)
 
 static void test_g9_header_without_mergeable_buffers(void **state)
 {
-	static const uint8_t header[NIC_HEADER] = { 1, 1, 2, 0, 3, 0, 4, 0, 5, 0, 0xad, 0xde };
+	/* No offloads: flags and kind are zero. */
+	static const uint8_t header[NIC_HEADER] = { 0, 0, 2, 0, 3, 0, 4, 0, 5, 0, 0xad, 0xde };
 	struct nic *nic = *state;
 	struct ring_piece piece;
 	uint8_t packet[100];
