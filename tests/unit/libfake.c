@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "vmm/util.h"
@@ -59,4 +60,35 @@ void fake_init(struct fake *fake, const struct mem *mem)
 void fake_fini(struct fake *fake)
 {
 	virtio_device_fini(&fake->device);
+}
+
+int fake_pci_setup(void **state)
+{
+	struct fake_pci *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	board_init(&f->board);
+	fake_init(&f->fake, &f->board.mem);
+	assert_int_equal(virtio_pci_init(&f->pci, &f->fake.device, &f->board.platform, 0x078000,
+					 PLATFORM_MMIO),
+			 0);
+	assert_int_equal(pci_host_plug(&f->board.pci, FAKE_SLOT, &f->pci.function), 0);
+	assert_true(driver_probe(&f->driver, &f->board, FAKE_SLOT));
+	*state = f;
+	return 0;
+}
+
+int fake_pci_teardown(void **state)
+{
+	struct fake_pci *f = *state;
+
+	assert_true(driver_reset(&f->driver));
+	board_unplug(&f->board);
+	virtio_pci_fini(&f->pci);
+	fake_fini(&f->fake);
+	for (unsigned i = 0; i < FAKE_QUEUES; i++)
+		ring_fini(&f->rings[i]);
+	board_fini(&f->board);
+	free(f);
+	return 0;
 }

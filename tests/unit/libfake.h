@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "devices/virtio/device.h"
+#include "devices/virtio/transport_pci.h"
+#include "tests/driver/virtio_driver.h"
 
 #define FAKE_QUEUES 5u
 #define FAKE_SIZE   64u
@@ -27,6 +29,21 @@ struct fake {
 
 void fake_init(struct fake *fake, const struct mem *mem);
 void fake_fini(struct fake *fake);
+
+/* It on a board's PCI bus, with a driver that has found it. */
+#define FAKE_SLOT 5u
+
+struct fake_pci {
+	struct board board;
+	struct fake fake;
+	struct virtio_pci pci;
+	struct driver driver;
+	struct ring rings[FAKE_QUEUES];
+};
+
+/* cmocka's fixture. */
+int fake_pci_setup(void **state);
+int fake_pci_teardown(void **state);
 
 /* What byte `offset` of its configuration reads as. */
 uint8_t fake_config_byte(uint64_t offset);

@@ -248,12 +248,13 @@ static void test_g9_merges(void **state)
 	run_merges(*state, 64, mixed, ARRAY_SIZE(mixed), kind_count(30));
 }
 
-/* Without mergeable buffers it is always 1, whatever the wire says. */
+/* Without mergeable buffers it is always 1, whatever the wire says. On the way out nothing is changed. */
 static void test_g9_num_buffers_without_merging(void **state)
 {
 	struct rig *rig = *state;
 	struct nic *nic = rig->nic;
-	uint8_t packet[100];
+	struct ring_piece piece;
+	uint8_t packet[100], sent[100];
 	const uint8_t *got;
 	uint32_t written;
 
@@ -268,6 +269,14 @@ static void test_g9_num_buffers_without_merging(void **state)
 	assert_int_equal(written, sizeof(packet));
 	assert_memory_equal(got, packet, 10);
 	assert_int_equal(got[10] | got[11] << 8, 1);
+	piece = (struct ring_piece){ board_alloc(&nic->board, sizeof(packet), 1), sizeof(packet) };
+	memset(packet, 0xab, NIC_HEADER);
+	memcpy(board_ptr(&nic->board, piece.gpa, piece.len), packet, sizeof(packet));
+	rig_add(rig, NIC_TX, &piece, 1, 0, NULL);
+	nic_publish_tx(nic);
+	assert_int_equal(nic_peer_recv(nic, sent, sizeof(sent)), sizeof(packet));
+	assert_memory_equal(sent, packet, sizeof(packet));
+	nic_wait_tx(nic);
 }
 
 /* ---- G10: room ---- */

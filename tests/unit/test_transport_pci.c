@@ -19,53 +19,13 @@
 #include "tests/unit/libfake.h"
 #include "vmm/util.h"
 
-#define SLOT	    5u
 #define COMMON_SIZE 0x38u
 #define OK_STATUS                                                                                  \
 	(VIRTIO_CONFIG_S_ACKNOWLEDGE | VIRTIO_CONFIG_S_DRIVER | VIRTIO_CONFIG_S_FEATURES_OK |      \
 	 VIRTIO_CONFIG_S_DRIVER_OK)
 
-struct fixture {
-	struct board board;
-	struct fake fake;
-	struct virtio_pci pci;
-	struct driver driver;
-	struct ring rings[FAKE_QUEUES];
-};
-
-static int setup(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	assert_non_null(f);
-	board_init(&f->board);
-	fake_init(&f->fake, &f->board.mem);
-	assert_int_equal(virtio_pci_init(&f->pci, &f->fake.device, &f->board.platform, 0x078000,
-					 PLATFORM_MMIO),
-			 0);
-	assert_int_equal(pci_host_plug(&f->board.pci, SLOT, &f->pci.function), 0);
-	assert_true(driver_probe(&f->driver, &f->board, SLOT));
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct fixture *f = *state;
-
-	assert_true(driver_reset(&f->driver));
-	board_unplug(&f->board);
-	virtio_pci_fini(&f->pci);
-	fake_fini(&f->fake);
-	for (unsigned i = 0; i < FAKE_QUEUES; i++)
-		ring_fini(&f->rings[i]);
-	board_fini(&f->board);
-	free(f);
-	return 0;
-}
-
 /* Everything up to DRIVER_OK, queue n on vector n + 1. */
-static void start(struct fixture *f)
+static void start(struct fake_pci *f)
 {
 	const struct virtio_features none = { 0 };
 
@@ -82,32 +42,32 @@ static void start(struct fixture *f)
 	assert_int_equal(driver_status(&f->driver), OK_STATUS);
 }
 
-static uint32_t get(struct fixture *f, unsigned offset, unsigned len)
+static uint32_t get(struct fake_pci *f, unsigned offset, unsigned len)
 {
 	return driver_read(&f->driver, offset, len);
 }
 
-static void put(struct fixture *f, unsigned offset, unsigned len, uint32_t value)
+static void put(struct fake_pci *f, unsigned offset, unsigned len, uint32_t value)
 {
 	driver_write(&f->driver, offset, len, value);
 }
 
 static void test_identity(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
-	assert_int_equal(board_config_read(&f->board, SLOT, PCI_VENDOR_ID, 2), 0x1af4);
-	assert_int_equal(board_config_read(&f->board, SLOT, PCI_DEVICE_ID, 2), 0x1040 + FAKE_TYPE);
-	assert_true(board_config_read(&f->board, SLOT, PCI_REVISION_ID, 1) >= 1);
-	assert_true(board_config_read(&f->board, SLOT, PCI_SUBSYSTEM_ID, 2) >= 0x40);
-	assert_int_equal(board_config_read(&f->board, SLOT, PCI_CLASS_REVISION + 1, 2), 0x8000);
+	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_VENDOR_ID, 2), 0x1af4);
+	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_DEVICE_ID, 2), 0x1040 + FAKE_TYPE);
+	assert_true(board_config_read(&f->board, FAKE_SLOT, PCI_REVISION_ID, 1) >= 1);
+	assert_true(board_config_read(&f->board, FAKE_SLOT, PCI_SUBSYSTEM_ID, 2) >= 0x40);
+	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_CLASS_REVISION + 1, 2), 0x8000);
 	assert_int_equal(get(f, COMMON_NUM_QUEUES, 2), FAKE_QUEUES);
 	assert_int_equal(f->driver.vectors, FAKE_QUEUES + 1);
 	assert_true(f->driver.notify_length >= (FAKE_QUEUES - 1) * f->driver.notify_multiplier + 2);
 }
 
 /* What every field of the common configuration is after power-on, and hence after a reset. */
-static void expect_power_on_values(struct fixture *f)
+static void expect_power_on_values(struct fake_pci *f)
 {
 	assert_int_equal(get(f, COMMON_DEVICE_FEATURE_SELECT, 4), 0);
 	assert_int_equal(get(f, COMMON_DRIVER_FEATURE_SELECT, 4), 0);
@@ -132,7 +92,7 @@ static void expect_power_on_values(struct fixture *f)
 
 static void test_g1_power_on_values_after_reset(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	assert_true(driver_reset(&f->driver));
 	expect_power_on_values(f);
@@ -151,7 +111,7 @@ static void test_g1_power_on_values_after_reset(void **state)
 static void test_g19_vectors(void **state)
 {
 	static const uint16_t bad[] = { FAKE_QUEUES + 1, 0x7ff, 0xfffe, 0xffff };
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_true(driver_set_config_vector(&f->driver, 1));
@@ -175,7 +135,7 @@ static void test_g19_vectors(void **state)
 
 static void test_g23_feature_words_in_any_order(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	struct virtio_features offered = driver_offered(&f->driver);
 
 	assert_memory_equal(&offered, &f->fake.device.offered, sizeof(offered));
@@ -208,7 +168,7 @@ static void test_g23_feature_words_in_any_order(void **state)
 static void test_m3_queue_is_fixed_once_enabled(void **state)
 {
 	static const uint16_t sizes[] = { 0, 3, 32, 0x8000 };
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	start(f);
 	put(f, COMMON_QUEUE_SELECT, 2, 1);
@@ -227,7 +187,7 @@ static void test_m3_queue_is_fixed_once_enabled(void **state)
 
 static void test_queues_cannot_be_enabled_after_driver_ok(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	const struct virtio_features none = { 0 };
 
 	assert_true(driver_negotiate(&f->driver, &none));
@@ -240,7 +200,7 @@ static void test_queues_cannot_be_enabled_after_driver_ok(void **state)
 static void test_m4_queues_that_do_not_exist(void **state)
 {
 	static const uint16_t queues[] = { FAKE_QUEUES, 0x100, 0x7fff, 0xffff };
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	start(f);
 	for (unsigned i = 0; i < ARRAY_SIZE(queues); i++) {
@@ -261,7 +221,7 @@ static void test_m4_queues_that_do_not_exist(void **state)
 
 static void test_m4_notify_at_every_offset(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	start(f);
 	/* Past the eventfds, as when KVM did not take them. */
@@ -291,7 +251,7 @@ static void test_m4_notify_at_every_offset(void **state)
 static void test_m17_every_offset_and_width(void **state)
 {
 	static const unsigned widths[] = { 1, 2, 4, 8 };
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	uint64_t size = 0x4000;
 
 	start(f);
@@ -325,7 +285,7 @@ static void test_m17_wrong_widths_change_nothing(void **state)
 		{ COMMON_CONFIG_VECTOR, 4 }, { COMMON_CONFIG_VECTOR, 1 },
 		{ COMMON_QUEUE_DESC, 8 },    { COMMON_QUEUE_DESC, 2 },
 	};
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	start(f);
 	put(f, COMMON_QUEUE_SELECT, 2, 1);
@@ -347,7 +307,7 @@ static void test_m17_wrong_widths_change_nothing(void **state)
 static void test_device_configuration_at_any_width(void **state)
 {
 	static const unsigned widths[] = { 1, 2, 4, 8 };
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	for (unsigned w = 0; w < ARRAY_SIZE(widths); w++) {
 		for (unsigned offset = 0; offset < 32; offset++) {
@@ -362,7 +322,7 @@ static void test_device_configuration_at_any_width(void **state)
 
 static void test_g27_nothing_changes_by_itself(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	uint32_t generation;
 
 	start(f);
@@ -375,7 +335,7 @@ static void test_g27_nothing_changes_by_itself(void **state)
 
 static void test_m21_needs_reset_tells_the_driver(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	const struct virtio_features none = { 0 };
 
 	assert_true(driver_negotiate(&f->driver, &none));
@@ -395,15 +355,15 @@ static void test_m21_needs_reset_tells_the_driver(void **state)
 	put(f, COMMON_QUEUE_SIZE, 2, 3);
 	put(f, COMMON_QUEUE_ENABLE, 2, 1);
 	driver_add_status(&f->driver, VIRTIO_CONFIG_S_DRIVER_OK);
-	assert_true(board_line(&f->board, pci_host_line(&f->board.pci, SLOT)));
+	assert_true(board_line(&f->board, pci_host_line(&f->board.pci, FAKE_SLOT)));
 	assert_int_equal(board_mmio_read(&f->board, f->driver.isr, 1), 2);
-	assert_false(board_line(&f->board, pci_host_line(&f->board.pci, SLOT)));
+	assert_false(board_line(&f->board, pci_host_line(&f->board.pci, FAKE_SLOT)));
 }
 
 static void test_isr_gathers_until_it_is_read(void **state)
 {
-	struct fixture *f = *state;
-	unsigned line = pci_host_line(&f->board.pci, SLOT);
+	struct fake_pci *f = *state;
+	unsigned line = pci_host_line(&f->board.pci, FAKE_SLOT);
 
 	start(f);
 	driver_msix_off(&f->driver);
@@ -414,10 +374,10 @@ static void test_isr_gathers_until_it_is_read(void **state)
 	/* Elsewhere in its page nothing is read, and nothing taken. */
 	assert_int_equal(board_mmio_read(&f->board, f->driver.isr + 1, 1), 0);
 	assert_true(board_line(&f->board, line));
-	assert_true(board_config_read(&f->board, SLOT, PCI_STATUS, 2) & PCI_STATUS_INTERRUPT);
+	assert_true(board_config_read(&f->board, FAKE_SLOT, PCI_STATUS, 2) & PCI_STATUS_INTERRUPT);
 	assert_int_equal(board_mmio_read(&f->board, f->driver.isr, 1), 3);
 	assert_false(board_line(&f->board, line));
-	assert_false(board_config_read(&f->board, SLOT, PCI_STATUS, 2) & PCI_STATUS_INTERRUPT);
+	assert_false(board_config_read(&f->board, FAKE_SLOT, PCI_STATUS, 2) & PCI_STATUS_INTERRUPT);
 	/* A reset lowers the line too. */
 	virtio_queue_interrupt(&f->fake.device, 1);
 	assert_true(board_line(&f->board, line));
@@ -428,7 +388,7 @@ static void test_isr_gathers_until_it_is_read(void **state)
 
 static void test_messages_are_committed_once_at_driver_ok(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	unsigned before = board_commits(&f->board);
 	uint64_t entry;
 
@@ -452,48 +412,48 @@ static void test_messages_are_committed_once_at_driver_ok(void **state)
 
 /* ---- the configuration access window (4.1.4.9) ---- */
 
-static void point_window(struct fixture *f, uint8_t bar, uint32_t offset, uint32_t length)
+static void point_window(struct fake_pci *f, uint8_t bar, uint32_t offset, uint32_t length)
 {
 	unsigned at = f->driver.window;
 
-	board_config_write(&f->board, SLOT, at + VIRTIO_PCI_CAP_BAR, 1, bar);
-	board_config_write(&f->board, SLOT, at + VIRTIO_PCI_CAP_OFFSET, 4, offset);
-	board_config_write(&f->board, SLOT, at + VIRTIO_PCI_CAP_LENGTH, 4, length);
+	board_config_write(&f->board, FAKE_SLOT, at + VIRTIO_PCI_CAP_BAR, 1, bar);
+	board_config_write(&f->board, FAKE_SLOT, at + VIRTIO_PCI_CAP_OFFSET, 4, offset);
+	board_config_write(&f->board, FAKE_SLOT, at + VIRTIO_PCI_CAP_LENGTH, 4, length);
 }
 
-static unsigned window_data(const struct fixture *f)
+static unsigned window_data(const struct fake_pci *f)
 {
 	return f->driver.window + (unsigned)offsetof(struct virtio_pci_cfg_cap, pci_cfg_data);
 }
 
-static uint8_t common_bar(struct fixture *f, uint32_t *offset)
+static uint8_t common_bar(struct fake_pci *f, uint32_t *offset)
 {
-	unsigned at = driver_find_capability(&f->board, SLOT, PCI_CAP_ID_VNDR, 0);
+	unsigned at = driver_find_capability(&f->board, FAKE_SLOT, PCI_CAP_ID_VNDR, 0);
 
-	*offset = board_config_read(&f->board, SLOT, at + VIRTIO_PCI_CAP_OFFSET, 4);
-	return (uint8_t)board_config_read(&f->board, SLOT, at + VIRTIO_PCI_CAP_BAR, 1);
+	*offset = board_config_read(&f->board, FAKE_SLOT, at + VIRTIO_PCI_CAP_OFFSET, 4);
+	return (uint8_t)board_config_read(&f->board, FAKE_SLOT, at + VIRTIO_PCI_CAP_BAR, 1);
 }
 
 static void test_window_reads_and_writes_registers(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	uint32_t common;
 	uint8_t bar = common_bar(f, &common);
 
 	point_window(f, bar, common + COMMON_NUM_QUEUES, 2);
-	assert_int_equal(board_config_read(&f->board, SLOT, window_data(f), 2), FAKE_QUEUES);
+	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, window_data(f), 2), FAKE_QUEUES);
 	point_window(f, bar, common + COMMON_QUEUE_SELECT, 2);
-	board_config_write(&f->board, SLOT, window_data(f), 2, 3);
+	board_config_write(&f->board, FAKE_SLOT, window_data(f), 2, 3);
 	assert_int_equal(get(f, COMMON_QUEUE_SELECT, 2), 3);
 	point_window(f, bar, common + COMMON_DEVICE_FEATURE_SELECT, 4);
-	board_config_write(&f->board, SLOT, window_data(f), 4, 3);
+	board_config_write(&f->board, FAKE_SLOT, window_data(f), 4, 3);
 	assert_int_equal(get(f, COMMON_DEVICE_FEATURE_SELECT, 4), 3);
 	point_window(f, bar, common + COMMON_STATUS, 1);
-	board_config_write(&f->board, SLOT, window_data(f), 1, VIRTIO_CONFIG_S_ACKNOWLEDGE);
+	board_config_write(&f->board, FAKE_SLOT, window_data(f), 1, VIRTIO_CONFIG_S_ACKNOWLEDGE);
 	assert_int_equal(driver_status(&f->driver), VIRTIO_CONFIG_S_ACKNOWLEDGE);
-	assert_int_equal(board_config_read(&f->board, SLOT, window_data(f), 1),
+	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, window_data(f), 1),
 			 VIRTIO_CONFIG_S_ACKNOWLEDGE);
-	board_config_write(&f->board, SLOT, window_data(f), 1, 0);
+	board_config_write(&f->board, FAKE_SLOT, window_data(f), 1, 0);
 	assert_int_equal(driver_status(&f->driver), 0);
 }
 
@@ -516,40 +476,40 @@ static void test_window_that_points_nowhere(void **state)
 		{ 4, 0xfffffffc, 4 },
 		{ 4, 0x11, 2 },
 	};
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 
 	start(f);
 	for (unsigned i = 0; i < ARRAY_SIZE(bad); i++) {
 		point_window(f, bad[i].bar, bad[i].offset, bad[i].length);
-		board_config_read(&f->board, SLOT, window_data(f), 4);
-		board_config_write(&f->board, SLOT, window_data(f), 4, 0);
+		board_config_read(&f->board, FAKE_SLOT, window_data(f), 4);
+		board_config_write(&f->board, FAKE_SLOT, window_data(f), 4, 0);
 		assert_int_equal(driver_status(&f->driver), OK_STATUS);
 	}
 }
 
 static void test_m19_kicks_follow_the_bar(void **state)
 {
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
 	uint64_t old = f->driver.common, base = BOARD_PCI_BASE + 0x8000000;
 	uint32_t unused;
 	unsigned reg = PCI_BASE_ADDRESS_0 + 4u * common_bar(f, &unused);
 
 	start(f);
 	assert_int_equal(board_kicks_inside(&f->board, old, 0x4000), FAKE_QUEUES);
-	board_config_write(&f->board, SLOT, reg, 4, (uint32_t)base);
+	board_config_write(&f->board, FAKE_SLOT, reg, 4, (uint32_t)base);
 	assert_int_equal(board_kicks_inside(&f->board, old, 0x4000), 0);
 	assert_int_equal(board_kicks_inside(&f->board, base, 0x4000), FAKE_QUEUES);
 	assert_int_equal(board_mmio_read(&f->board, old + COMMON_STATUS, 1), 0xff);
-	assert_true(driver_probe(&f->driver, &f->board, SLOT));
+	assert_true(driver_probe(&f->driver, &f->board, FAKE_SLOT));
 	assert_int_equal(driver_status(&f->driver), OK_STATUS);
 	/* Onto its own MSI-X table: it stays where it was. */
-	board_config_write(&f->board, SLOT, reg, 4, (uint32_t)f->driver.table);
+	board_config_write(&f->board, FAKE_SLOT, reg, 4, (uint32_t)f->driver.table);
 	assert_int_equal(board_kicks_inside(&f->board, base, 0x4000), FAKE_QUEUES);
-	board_config_write(&f->board, SLOT, reg, 4, (uint32_t)base);
+	board_config_write(&f->board, FAKE_SLOT, reg, 4, (uint32_t)base);
 	/* Decoding off and on. */
-	board_config_write(&f->board, SLOT, PCI_COMMAND, 2, 0);
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, 0);
 	assert_int_equal(board_kicks_inside(&f->board, 0, UINT64_MAX), 0);
-	board_config_write(&f->board, SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY);
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY);
 	assert_int_equal(board_kicks_inside(&f->board, base, 0x4000), FAKE_QUEUES);
 }
 
@@ -563,7 +523,7 @@ static void test_fini_of_a_zeroed_transport(void **state)
 
 int main(void)
 {
-#define FRESH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define FRESH(test) cmocka_unit_test_setup_teardown(test, fake_pci_setup, fake_pci_teardown)
 	const struct CMUnitTest tests[] = {
 		FRESH(test_identity),
 		FRESH(test_g1_power_on_values_after_reset),

@@ -22,45 +22,12 @@
 #include "tests/unit/libfake.h"
 #include "vmm/util.h"
 
-#define SLOT 5u
-
-struct fixture {
-	struct board board;
-	struct fake fake;
-	struct virtio_pci pci;
-	struct driver driver;
+/* What threads of a test share. */
+struct race {
+	struct fake_pci *fake;
 	atomic_bool stop;
 	atomic_uint go; /* the lap the second CPU may begin */
 };
-
-static int setup(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	assert_non_null(f);
-	board_init(&f->board);
-	fake_init(&f->fake, &f->board.mem);
-	assert_int_equal(virtio_pci_init(&f->pci, &f->fake.device, &f->board.platform, 0x078000,
-					 PLATFORM_MMIO),
-			 0);
-	assert_int_equal(pci_host_plug(&f->board.pci, SLOT, &f->pci.function), 0);
-	assert_true(driver_probe(&f->driver, &f->board, SLOT));
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct fixture *f = *state;
-
-	assert_true(driver_reset(&f->driver));
-	board_unplug(&f->board);
-	virtio_pci_fini(&f->pci);
-	fake_fini(&f->fake);
-	board_fini(&f->board);
-	free(f);
-	return 0;
-}
 
 static void set_data(const struct driver *driver, unsigned vector, uint32_t data)
 {
@@ -77,14 +44,15 @@ static void set_data(const struct driver *driver, unsigned vector, uint32_t data
 
 static void *move_once_a_lap(void *arg)
 {
-	struct fixture *f = arg;
+	struct race *r = arg;
+	struct fake_pci *f = r->fake;
 
 	for (unsigned lap = 1; lap <= LAPS; lap++) {
-		while (atomic_load(&f->go) < lap)
+		while (atomic_load(&r->go) < lap)
 			sched_yield();
 		set_data(&f->driver, 1, 0x8000 + lap);
-		atomic_fetch_add(&f->go, 0x10000);
-		while (atomic_load(&f->go) >= 0x10000)
+		atomic_fetch_add(&r->go, 0x10000);
+		while (atomic_load(&r->go) >= 0x10000)
 			sched_yield();
 	}
 	return NULL;
@@ -93,24 +61,25 @@ static void *move_once_a_lap(void *arg)
 static void test_a_message_set_at_driver_ok_takes_effect(void **state)
 {
 	const struct virtio_features none = { 0 };
-	struct fixture *f = *state;
+	struct fake_pci *f = *state;
+	struct race race = { .fake = f };
 	pthread_t thread;
 
-	assert_int_equal(pthread_create(&thread, NULL, move_once_a_lap, f), 0);
+	assert_int_equal(pthread_create(&thread, NULL, move_once_a_lap, &race), 0);
 	for (unsigned lap = 1; lap <= LAPS; lap++) {
 		assert_true(driver_reset(&f->driver));
 		assert_true(driver_negotiate(&f->driver, &none));
 		driver_msix_on(&f->driver);
 		assert_true(driver_set_queue_vector(&f->driver, 0, 1));
-		atomic_store(&f->go, lap);
+		atomic_store(&race.go, lap);
 		driver_add_status(&f->driver, VIRTIO_CONFIG_S_DRIVER_OK);
-		while (atomic_load(&f->go) < 0x10000)
+		while (atomic_load(&race.go) < 0x10000)
 			sched_yield();
 		assert_int_not_equal(board_message_fd(&f->board,
 						      driver_message_address(&f->driver, 1),
 						      0x8000 + lap),
 				     -1);
-		atomic_store(&f->go, 0);
+		atomic_store(&race.go, 0);
 	}
 	pthread_join(thread, NULL);
 }
@@ -119,26 +88,28 @@ static void test_a_message_set_at_driver_ok_takes_effect(void **state)
 
 static void *interrupt_main(void *arg)
 {
-	struct fixture *f = arg;
+	struct race *r = arg;
+	struct fake_pci *f = r->fake;
 
-	while (!atomic_load(&f->stop))
+	while (!atomic_load(&r->stop))
 		virtio_queue_interrupt(&f->fake.device, 0);
 	return NULL;
 }
 
 static void *config_main(void *arg)
 {
-	struct fixture *f = arg;
+	struct race *r = arg;
+	struct fake_pci *f = r->fake;
 	unsigned n = 0;
 
 	/* Everything beside the commands that would turn the registers off. */
-	while (!atomic_load(&f->stop)) {
-		board_config_write(&f->board, SLOT, PCI_COMMAND, 2,
+	while (!atomic_load(&r->stop)) {
+		board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2,
 				   PCI_COMMAND_MEMORY | (++n % 2 ? PCI_COMMAND_INTX_DISABLE : 0));
-		board_config_write(&f->board, SLOT, PCI_INTERRUPT_LINE, 4, n);
-		board_config_read(&f->board, SLOT, PCI_COMMAND, 4);
+		board_config_write(&f->board, FAKE_SLOT, PCI_INTERRUPT_LINE, 4, n);
+		board_config_read(&f->board, FAKE_SLOT, PCI_COMMAND, 4);
 		board_pio_write(&f->board, BOARD_PCI_PORTS, 4,
-				0x80000000u | SLOT << 11 | (n & 0xfc));
+				0x80000000u | FAKE_SLOT << 11 | (n & 0xfc));
 		board_pio_read(&f->board, BOARD_PCI_PORTS + 4, 4);
 	}
 	return NULL;
@@ -146,9 +117,10 @@ static void *config_main(void *arg)
 
 static void *port_main(void *arg)
 {
-	struct fixture *f = arg;
+	struct race *r = arg;
+	struct fake_pci *f = r->fake;
 
-	while (!atomic_load(&f->stop)) {
+	while (!atomic_load(&r->stop)) {
 		board_pio_write(&f->board, BOARD_PCI_PORTS, 4, 0x80000000u);
 		board_pio_read(&f->board, BOARD_PCI_PORTS + 4, 2);
 	}
@@ -158,13 +130,14 @@ static void *port_main(void *arg)
 static void test_g21_isr_under_fire(void **state)
 {
 	void *(*const mains[])(void *) = { interrupt_main, config_main, port_main };
-	struct fixture *f = *state;
-	unsigned line = pci_host_line(&f->board.pci, SLOT), seen = 0;
+	struct fake_pci *f = *state;
+	struct race race = { .fake = f };
+	unsigned line = pci_host_line(&f->board.pci, FAKE_SLOT), seen = 0;
 	time_t until = time(NULL) + BOARD_PATIENCE / 1000;
 	pthread_t threads[ARRAY_SIZE(mains)];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(mains); i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, mains[i], f), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, mains[i], &race), 0);
 	while (seen < 100) {
 		uint64_t isr = board_mmio_read(&f->board, f->driver.isr, 1);
 
@@ -172,11 +145,11 @@ static void test_g21_isr_under_fire(void **state)
 		seen += isr & 1;
 		assert_true(time(NULL) <= until);
 	}
-	atomic_store(&f->stop, true);
+	atomic_store(&race.stop, true);
 	for (unsigned i = 0; i < ARRAY_SIZE(mains); i++)
 		pthread_join(threads[i], NULL);
 	/* When all is quiet the line says what the ISR does. */
-	board_config_write(&f->board, SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY);
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY);
 	virtio_queue_interrupt(&f->fake.device, 0);
 	assert_true(board_line(&f->board, line));
 	assert_int_equal(board_mmio_read(&f->board, f->driver.isr, 1), 1);
@@ -255,9 +228,10 @@ static void test_g18_vector_moves_under_load(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_message_set_at_driver_ok_takes_effect, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(test_g21_isr_under_fire, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_message_set_at_driver_ok_takes_effect,
+						fake_pci_setup, fake_pci_teardown),
+		cmocka_unit_test_setup_teardown(test_g21_isr_under_fire, fake_pci_setup,
+						fake_pci_teardown),
 		cmocka_unit_test_setup_teardown(test_g18_vector_moves_under_load, nic_make,
 						nic_unmake),
 	};
