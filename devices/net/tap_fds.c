@@ -4,8 +4,8 @@
  * so nothing here goes by the interface's name, and nothing needs a right that the files do not give: what is
  * asked, and set, is asked of the files.
  *
- * The kernel numbers a tap's queues in the order in which they were attached. To know it, all are detached and
- * attached again, which also throws away the frames that waited in them.
+ * All queues are detached and attached again. In between it shows whether somebody else has one in use, and
+ * after it whether two files are one; and what waited in them is gone.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -66,8 +66,7 @@ static void explain_attach(const struct tap *tap, int err, bool exists)
 		log_error("tap %s does not exist, and making it needs root: `ip tuntap add %s mode "
 			  "tap user %u` makes it for you", tap->name, tap->name, geteuid());
 	else if (err == EINVAL && exists)
-		log_error("%s is not a tap, or one made with pi: `ip -d link show %s` tells", tap->name,
-			  tap->name);
+		log_error("%s is not a tap: `ip -d link show %s` tells", tap->name, tap->name);
 	else if (err == E2BIG)
 		log_error("tap %s has no room for %u more queues, which other processes hold: give it "
 			  "to one VM, or lower queues=", tap->name, tap->backend.queues);

@@ -37,8 +37,9 @@ def test_reboot_loop(whelp, micro, host):
     before = descriptors(machine)
     machine.wait_console('b{30}')
     after = descriptors(machine)
-    # A machine between two lives has few: the highest of several looks counts.
-    assert max(after) <= max(before), (before, after)
+    # One that a life leaves is left by 25 of them. How many a machine has depends on the moment; the fewest are those
+    # that it has always.
+    assert min(after) < min(before) + 10, (before, after)
     machine.signal()
     assert machine.wait() == 128 + signal.SIGTERM
     assert machine.errors.count('\n') == 1, machine.errors
