@@ -59,7 +59,8 @@ def test_not_a_tap(micro, fds, attach, host, tmp_path):
     kernel = micro(m.POWEROFF)
     # The first file that whelp opens itself must not be taken for one that was passed.
     for number in (3, 4, 200):
-        libvm.one_line(libvm.run('run', '--kernel', kernel, '--net', f'fd={number}'), 1, f'--net fd={number}', 'open')
+        libvm.one_line(libvm.run('run', '--kernel', kernel, '--net', f'fd={number}'), 1, f'--net fd={number}',
+                       'no file of that number is open')
     fds += [os.open(tmp_path, os.O_RDONLY), os.open('/dev/null', os.O_RDWR), *os.pipe()]
     for fd in fds:
         refused(kernel, [fd], f'fd={fd} is not a tap')
@@ -136,7 +137,7 @@ def state(fd):
 CLEAN = {'header': 12, 'little': 1, 'send buffer': 2**31 - 1, 'no filter': True, 'detached': False}
 
 
-def test_passed_dirty(whelp, micro, attach, fds):
+def test_passed_dirty(whelp, micro, attach, fds, host):
     """Set right, whatever it was; the second queue waits, detached, for a driver. Left as a new tap."""
     queues = [attach('many', MANY) for _ in range(2)]
     tuntap.dirty(queues[0])
@@ -150,6 +151,9 @@ def test_passed_dirty(whelp, micro, attach, fds):
     with running(whelp, micro(RUNS), names, '--net', net(*queues), '--net', net(single)) as machine:
         assert state(single) == CLEAN and state(queues[0]) == CLEAN, (state(single), state(queues[0]))
         assert state(queues[1]) == {**CLEAN, 'detached': True}
+        for name in ('single', 'many'):
+            host.run(f'ip link set {name} up')
+            assert host.run(f'cat /sys/class/net/{name}/carrier').stdout == '1\n'
         for fd in names:
             info = pathlib.Path(f'/proc/{machine.pid}/fdinfo/{fd}').read_text()
             flags = int(info.split('flags:')[1].split()[0], 8)
@@ -197,11 +201,13 @@ def test_link_type(whelp, micro, attach, host):
         assert host.run('cat /sys/class/net/odd/type').stdout == '1\n'
 
 
-def test_warned(whelp, micro, attach, host):
+def test_warned(whelp, micro, attach, host, other):
     """A tap that is down, in our own namespace; of one elsewhere there is nothing that can be known."""
     fd = attach('down')
     host.run('ip link set dev down mtu 1400')
-    for where, lines in ((host, 3), (None, 1)):
+    # A namesake, down as well.
+    other.tap('down', address=None, up=False)
+    for where, lines in ((host, 3), (None, 1), (other, 1)):
         machine = whelp('--kernel', micro(m.POWEROFF), '--net', net(fd, more=',mtu=1300'), pass_fds=[fd], host=where)
         assert machine.wait() == 0
         assert machine.errors.count('\n') == lines, machine.errors
