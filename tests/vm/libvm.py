@@ -4,6 +4,7 @@
 Everything made here is taken down by close(), which also checks that whelp left nothing behind.
 """
 
+import ctypes
 import fcntl
 import itertools
 import os
@@ -84,6 +85,16 @@ class Host:
         if up:
             self.run(f'ip link set dev {name} up')
         return name
+
+    def socket(self, *arguments):
+        """A socket of the namespace: what this thread makes while it is in there."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open('/proc/thread-self/ns/net', 'rb') as here, open(f'/run/netns/{self.name}', 'rb') as there:
+            assert libc.setns(there.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
+            try:
+                return socket.socket(*arguments)
+            finally:
+                assert libc.setns(here.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
 
     def links(self):
         return [line.split()[1].rstrip(':') for line in self.run('ip -o link').stdout.splitlines()]
@@ -204,6 +215,7 @@ class Whelp:
             r'Speculative Return Stack Overflow: ',
             # The host is slow or busy.
             r'hrtimer: interrupt took \d+ ns',
+            r'clocksource: Long readout interval',
         ]
         lines = self.run('dmesg -r').splitlines()
         assert len(lines) > 100, lines
