@@ -5,6 +5,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
+SO_RCVBUFFORCE = 33
 SOL_PACKET, PACKET_STATISTICS, PACKET_VNET_HDR, PACKET_OUTGOING, ETH_P_ALL = 263, 6, 15, 4, 3
 NEEDS_CSUM, GSO_UDP_L4 = 1, 5  # of struct virtio_net_hdr
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
@@ -78,7 +79,7 @@ class Capture:
     def __init__(self, host, interface):
         self.sock = host.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self.sock.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
-        self.sock.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+        self.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         self.sock.bind((interface, ETH_P_ALL))
 
     def stop(self):
