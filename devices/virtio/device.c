@@ -162,6 +162,14 @@ void virtio_write_status(struct virtio_device *device, uint8_t value)
 		start(device);
 }
 
+void virtio_device_cut_off(struct virtio_device *device)
+{
+	if (!device->active)
+		return;
+	stop(device);
+	atomic_fetch_or(&device->status, VIRTIO_CONFIG_S_NEEDS_RESET);
+}
+
 void virtio_write_features(struct virtio_device *device, unsigned word, uint32_t value)
 {
 	if (word < VIRTIO_FEATURE_WORDS && !(virtio_status(device) & VIRTIO_CONFIG_S_FEATURES_OK))
@@ -220,7 +228,7 @@ void virtio_queue_interrupt(struct virtio_device *device, unsigned queue)
 void virtio_config_changed(struct virtio_device *device)
 {
 	atomic_fetch_add(&device->generation, 1);
-	if (virtio_status(device) & VIRTIO_CONFIG_S_DRIVER_OK)
+	if (virtio_running(device))
 		device->transport->config_interrupt(device->transport_ctx);
 }
 

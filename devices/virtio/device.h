@@ -85,6 +85,9 @@ uint8_t virtio_status(const struct virtio_device *device);
 /* The driver writes the status field: 0 resets, else bits are added, if they may be (3.1.1, 2.1.2). */
 void virtio_write_status(struct virtio_device *device, uint8_t value);
 
+/* The device may no longer reach the guest's memory: it is stopped, silently, until the driver resets it. */
+void virtio_device_cut_off(struct virtio_device *device);
+
 /* The driver writes a word of its features; ignored after FEATURES_OK. */
 void virtio_write_features(struct virtio_device *device, unsigned word, uint32_t value);
 

@@ -172,6 +172,22 @@ static void config_reading(struct pci_function *function, unsigned offset, unsig
 		bar->ops->read(bar->ctx, at, window_data(t), size);
 }
 
+/*
+ * A function that may not master the bus touches no memory. It is how a kernel that makes way for another
+ * (kexec) ends devices: some never reset them.
+ */
+static void follow_bus_master(struct virtio_pci *t)
+{
+	bool may = load_le(&t->function.config[PCI_COMMAND], 2) & PCI_COMMAND_MASTER;
+
+	if (t->bus_master && !may) {
+		pthread_mutex_lock(&t->lock);
+		virtio_device_cut_off(t->device);
+		pthread_mutex_unlock(&t->lock);
+	}
+	t->bus_master = may;
+}
+
 static void config_written(struct pci_function *function, unsigned offset, unsigned len)
 {
 	struct virtio_pci *t = container_of(function, struct virtio_pci, function);
@@ -179,6 +195,8 @@ static void config_written(struct pci_function *function, unsigned offset, unsig
 	unsigned size;
 	uint32_t at;
 
+	if (ranges_overlap(offset, len, PCI_COMMAND, 2))
+		follow_bus_master(t);
 	msix_config_written(&t->msix, offset, len);
 	/* A pin that was raised just before does not stay so: nobody would read the ISR status. */
 	if (msix_enabled(&t->msix))

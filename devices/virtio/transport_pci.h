@@ -28,6 +28,7 @@ struct virtio_pci {
 	const struct platform *platform;
 	struct virtio_pci_message *messages; /* one a vector */
 	unsigned message_count;
+	bool bus_master; /* as the guest last set it, under the host bridge's lock */
 	atomic_bool commit_at_once; /* the driver set DRIVER_OK: messages are no longer only staged */
 	enum platform_space kicks; /* where the notify addresses are */
 	unsigned window; /* offset of the configuration access capability */

@@ -513,6 +513,31 @@ static void test_m19_kicks_follow_the_bar(void **state)
 	assert_int_equal(board_kicks_inside(&f->board, base, 0x4000), FAKE_QUEUES);
 }
 
+/* A kernel that makes way for another clears the bit, and may never reset the device. */
+static void test_g2_without_bus_master_the_device_is_cut_off(void **state)
+{
+	struct fake_pci *f = *state;
+	unsigned before;
+
+	start(f);
+	before = f->fake.deactivations;
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+	assert_int_equal(f->fake.deactivations, before);
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY);
+	assert_int_equal(f->fake.deactivations, before + 1);
+	assert_int_equal(driver_status(&f->driver), OK_STATUS | VIRTIO_CONFIG_S_NEEDS_RESET);
+	assert_int_equal(driver_wait_vector(&f->driver, 0, 0), 0);
+	/* Nor does it speak up, or begin again by itself. */
+	virtio_config_changed(&f->fake.device);
+	assert_int_equal(driver_wait_vector(&f->driver, 0, 0), 0);
+	before = f->fake.activations;
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+	driver_add_status(&f->driver, VIRTIO_CONFIG_S_DRIVER_OK);
+	assert_int_equal(f->fake.activations, before);
+	start(f);
+	assert_int_equal(f->fake.activations, before + 1);
+}
+
 static void test_fini_of_a_zeroed_transport(void **state)
 {
 	struct virtio_pci pci = { 0 };
@@ -543,6 +568,7 @@ int main(void)
 		FRESH(test_window_reads_and_writes_registers),
 		FRESH(test_window_that_points_nowhere),
 		FRESH(test_m19_kicks_follow_the_bar),
+		FRESH(test_g2_without_bus_master_the_device_is_cut_off),
 		cmocka_unit_test(test_fini_of_a_zeroed_transport),
 	};
 
