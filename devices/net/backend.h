@@ -33,6 +33,7 @@
 
 struct net_backend;
 
+/* From all that return -errno, -EBADFD means that the other side is gone for good. */
 struct net_backend_ops {
 	/* Frees it. No other call is under way or follows. */
 	void (*close)(struct net_backend *backend);

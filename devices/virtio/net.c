@@ -197,6 +197,7 @@ static void choose_mode(struct virtio_net *net)
 	net->mode.header = tunnels ? 24 : net->mode.hash_report ? 20 : 12;
 }
 
+/* One that is gone for good (-EBADFD) is no failure: a pair will find that, and the link is down. */
 static int prepare_backend(struct virtio_net *net)
 {
 	const struct net_backend_ops *ops = net->backend->ops;
@@ -206,6 +207,8 @@ static int prepare_backend(struct virtio_net *net)
 		err = ops->set_offloads(net->backend, net->mode.offloads);
 	if (!err && net->backend->steering)
 		err = ops->set_steering(net->backend, NULL);
+	if (err == -EBADFD)
+		return 0;
 	if (err)
 		log_limited(&net->device.faults, "%s: %s refuses what it took before: %s",
 			    net->device.name, net->backend->name, strerror(-err));

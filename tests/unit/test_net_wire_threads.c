@@ -32,6 +32,7 @@ struct flaky {
 	atomic_int recv_error; /* the same for receiving */
 	atomic_uint recv_fails;
 	atomic_uint sends;
+	atomic_int set_error; /* what setting it up fails with; 0: not at all */
 };
 
 static struct flaky *to_flaky(struct net_backend *backend)
@@ -47,6 +48,8 @@ static void flaky_close(struct net_backend *backend)
 
 static int flaky_set_offloads(struct net_backend *backend, unsigned offloads)
 {
+	if (atomic_load(&to_flaky(backend)->set_error))
+		return -atomic_load(&to_flaky(backend)->set_error);
 	return to_flaky(backend)->inner->ops->set_offloads(to_flaky(backend)->inner, offloads);
 }
 
@@ -340,6 +343,26 @@ static void test_h4_receiving_finds_a_full_wire_gone(void **state)
 		nic_wait_tx(nic);
 }
 
+static void test_h4_the_wire_is_gone_before_driver_ok(void **state)
+{
+	struct nic *nic = *state;
+	struct flaky *flaky = to_flaky(nic->backend);
+	char text[4096];
+
+	capture_begin();
+	atomic_store(&flaky->set_error, EBADFD);
+	atomic_store(&flaky->error, EBADFD);
+	atomic_store(&flaky->failures, 1);
+	nic_up(nic, &plain);
+	for (unsigned i = 0; i < 600; i++) {
+		net_add_tx(nic, net_tx_piece(nic, NET_SIZE, i));
+		nic_publish_tx(nic);
+		nic_wait_tx(nic);
+	}
+	assert_int_equal(capture_end(text, sizeof(text)), 1);
+	assert_non_null(strstr(text, "is gone"));
+}
+
 int main(void)
 {
 #define ON(make, test) cmocka_unit_test_setup_teardown(test, make, nic_unmake)
@@ -352,6 +375,7 @@ int main(void)
 		ON(nic_make, test_h4_the_wire_goes_away),
 		ON(nic_make, test_h4_the_wire_goes_away_while_it_is_full),
 		ON(make_flaky, test_h4_receiving_finds_a_full_wire_gone),
+		ON(make_flaky, test_h4_the_wire_is_gone_before_driver_ok),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
