@@ -4,6 +4,7 @@
 Everything made here is taken down by close(), which also checks that whelp left nothing behind.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import itertools
@@ -75,6 +76,19 @@ class Host:
                                 env={**os.environ, 'PATH': PATH, **dict(env)})
         assert not check or result.returncode == 0, f'{command}: status {result.returncode}: {result.stdout}'
         return result
+
+    @contextlib.contextmanager
+    def background(self, command):
+        """A command line that runs meanwhile; it must not end by itself."""
+        process = subprocess.Popen(self.command(command.split()), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env={**os.environ, 'PATH': PATH})
+        try:
+            yield process
+            assert process.poll() is None, f'{command}: ended with status {process.returncode}'
+        finally:
+            process.kill()
+            process.wait()
 
     def tap(self, name='tap0', address='192.0.2.1/24', options='', mtu=None, up=True):
         self.run(f'ip tuntap add dev {name} mode tap {options}')
@@ -215,7 +229,7 @@ class Whelp:
             r'Speculative Return Stack Overflow: ',
             # The host is slow or busy.
             r'hrtimer: interrupt took \d+ ns',
-            r'clocksource: Long readout interval',
+            r"clocksource: .*(tsc|kvm-clock|skew|watchdog|interval)|clocksource:\s+'",
         ]
         lines = self.run('dmesg -r').splitlines()
         assert len(lines) > 100, lines
