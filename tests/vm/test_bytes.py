@@ -228,19 +228,18 @@ def compare(machine, nic, to_guest, to_fill, here, there):
 MRG, NO_MRG = '', '-mrg_rxbuf'
 TSO, NO_TSO = '', '-host_tso4,-host_tso6,-guest_tso4,-guest_tso6'
 NO_CSUM = '-csum,-guest_csum'
-FILE_FEATURES = [','.join(filter(None, (merge, offload))) for merge in (MRG, NO_MRG)
-                 for offload in (TSO, NO_TSO, NO_CSUM)]
-
-
+FILE_FEATURES = {f'{merges}-{offloads}': ','.join(filter(None, (merge, offload)))
+                 for merges, merge in (('merged', MRG), ('unmerged', NO_MRG))
+                 for offloads, offload in (('tso', TSO), ('csum', NO_TSO), ('plain', NO_CSUM))}
 # A long file has a guest to itself.
-FILE_SETS = [[features] for features in FILE_FEATURES] if 'WHELP_LONG' in os.environ else [FILE_FEATURES]
+FILE_SETS = [[name] for name in FILE_FEATURES] if 'WHELP_LONG' in os.environ else [list(FILE_FEATURES)]
 
 
 @pytest.mark.parametrize('ring', ['split', 'packed'])
-@pytest.mark.parametrize('sets', FILE_SETS, ids=lambda sets: sets[0] if len(sets) == 1 else 'each')
-def test_files(whelp, host, ring, sets):
+@pytest.mark.parametrize('names', FILE_SETS, ids=lambda names: names[0] if len(names) == 1 else 'each')
+def test_files(whelp, host, ring, names):
     """A file to the guest, which sends it on as it comes: both have the hash that it started with."""
-    nics = [Nic(host, number, features) for number, features in enumerate(sets)]
+    nics = [Nic(host, number, FILE_FEATURES[name]) for number, name in enumerate(names)]
     for nic in nics:
         host.tap(nic.tap, address=None)
         nic.addresses()
@@ -253,7 +252,7 @@ def test_files(whelp, host, ring, sets):
             wanted = off not in nic.features and not ('tso' in feature and NO_CSUM in nic.features)
             assert (feature in bits) == wanted, (nic.features, feature, bits)
         # Both directions by both versions of IP, over the NICs.
-        versions = (4, 6) if FILE_FEATURES.index(nic.features) % 2 else (6, 4)
+        versions = (4, 6) if list(FILE_FEATURES.values()).index(nic.features) % 2 else (6, 4)
         sent, seen, returned = pass_file(machine, nic, *versions)
         assert sent == seen, f'{nic.features}, {ring}: not the same file in the guest'
         assert sent == returned, f'{nic.features}, {ring}: not the same file from the guest'
@@ -375,8 +374,7 @@ def segments_from_guest(machine, nic, version, size):
         return port
 
 
-@pytest.mark.parametrize('size', [1000, 1452])
-def test_p10_udp_segment(whelp, host, size):
+def test_p10_udp_segment(whelp, host):
     """Datagrams made by UDP_SEGMENT arrive whole, with USO and without, in both directions."""
     nics = [Nic(host, number, features) for number, features in enumerate(['', '-host_uso,-guest_uso4,-guest_uso6'])]
     for nic in nics:
@@ -392,13 +390,18 @@ def test_p10_udp_segment(whelp, host, size):
         # Linux's driver has it, and leaves it off.
         machine.run(f'ethtool -K {nic.name} tx-udp-segmentation on', check=uso)
         for version in (4, 6):
-            capture = frames.Capture(host, nic.tap)
-            # The guest knows our address after the first: of what waits for one, it drops what gets too much.
-            ports = {True: segments_to_guest(nic, version, size),
-                     False: segments_from_guest(machine, nic, version, size)}
-            seen = [(one, look) for one in capture.stop() if (look := frames.look(one.frame))]
-            for to_guest, port in ports.items():
-                large = [one for one, look in seen if port in look.ports and one.outgoing == to_guest
-                         and one.gso_type == frames.GSO_UDP_L4]
-                assert len(large) == (SEGMENTED if uso else 0), (nic.features, version, to_guest, len(large))
+            for size in (1000, 1452):
+                pass_segments(machine, nic, version, size, uso)
     finish(machine)
+
+
+def pass_segments(machine, nic, version, size, uso):
+    """Both ways, and as many large frames as there were sends if these are left to the other end."""
+    capture = frames.Capture(nic.host, nic.tap)
+    # The guest knows our address after the first: of what waits for one, it drops what gets too much.
+    ports = {True: segments_to_guest(nic, version, size), False: segments_from_guest(machine, nic, version, size)}
+    seen = [(one, look) for one in capture.stop() if (look := frames.look(one.frame))]
+    for to_guest, port in ports.items():
+        large = [one for one, look in seen if port in look.ports and one.outgoing == to_guest
+                 and one.gso_type == frames.GSO_UDP_L4]
+        assert len(large) == (SEGMENTED if uso else 0), (nic.features, version, size, to_guest, len(large))
