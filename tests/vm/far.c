@@ -1,10 +1,12 @@
-// SPDX-License-Identifier: GPL-2.0-or-later
+/* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The guest's part of tests that look at bytes.
  *
- *	far echo PORT				gives back what it gets by TCP and UDP, on IPv4 and IPv6
- *	far segment ADDRESS PORT SIZE LEN COUNT	sends COUNT times LEN bytes by UDP, with UDP_SEGMENT of SIZE
- *	far relay ADDRESS PORT ADDRESS PORT	passes on by TCP what the first gives to the second and to stdout
+ * far echo PORT: gives back what it gets by TCP and UDP, on IPv4 and IPv6.
+ * far relay ADDRESS PORT ADDRESS PORT: passes on what comes by TCP from the first, to the second
+ * and to stdout.
+ * far segment ADDRESS PORT SIZE LEN COUNT: sends COUNT times LEN bytes by UDP, with UDP_SEGMENT of
+ * SIZE.
  *
  * Byte i of a segmented send number n is (7 * n + 13 * i + i / 256) mod 256.
  */

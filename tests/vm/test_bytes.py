@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import socket
 import struct
 import subprocess
@@ -35,8 +36,9 @@ def prepare():
     source, program = libvm.ROOT / 'tests/vm/far.c', libvm.BUILD / 'guests/far'
     image = libvm.image(KERNEL, '--tools', 'ip,ethtool,tcpdump', '--add', '/usr/bin/openssl:/bin/openssl')
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run([os.environ.get('CC', 'cc'), '-std=gnu17', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror',
-                        '-s', '-o', program, source], stdin=subprocess.DEVNULL, check=True)
+        compiler = shlex.split(os.environ.get('CC', 'cc'))
+        subprocess.run([*compiler, '-std=gnu17', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror', '-s', '-o', program,
+                        source], stdin=subprocess.DEVNULL, check=True)
     return image, program
 
 
