@@ -229,6 +229,7 @@ class Whelp:
             r'Speculative Return Stack Overflow: ',
             # The host is slow or busy.
             r'hrtimer: interrupt took \d+ ns',
+            r'sched: DL replenish lagged too much',
             r"clocksource: .*(tsc|kvm-clock|skew|watchdog|interval)|clocksource:\s+'",
         ]
         lines = self.run('dmesg -r').splitlines()
