@@ -37,8 +37,8 @@ def prepare():
     image = libvm.image(KERNEL, '--tools', 'ip,ethtool,tcpdump', '--add', '/usr/bin/openssl:/bin/openssl')
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = shlex.split(os.environ.get('CC', 'cc'))
-        subprocess.run([*compiler, '-std=gnu17', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror', '-s', '-o', program,
-                        source], stdin=subprocess.DEVNULL, check=True)
+        subprocess.run([*compiler, '-std=gnu17', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror', '-s', '-o',
+                        program, source], stdin=subprocess.DEVNULL, check=True)
     return image, program
 
 
