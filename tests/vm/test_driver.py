@@ -91,13 +91,25 @@ def send(host, kind, ports):
     host.run(f"/usr/bin/python3 -c '{code}'", shell=True)
 
 
-def check_flows(host, machine, kind='udp', with_ports=True):
-    """Sends flows, and that each arrives on the queue that its hash says."""
-    key, table = steering(machine)
-    expected = collections.Counter()
+def keys(machine):
+    """What the device may have been told is the key. Linux 6.12.95 sends its own one byte late: its structure has a hole."""
+    key = steering(machine)[0]
+    return [key, bytes(1) + key[:-1]] if machine.run('uname -r').startswith('6.12.') else [key]
+
+
+def foretold(key, table, with_ports):
+    """How many flows each queue gets."""
+    queues = collections.Counter()
     for port in FLOWS:
         data = socket.inet_aton(HOST) + socket.inet_aton(GUEST) + (struct.pack('>HH', port, 9) if with_ports else b'')
-        expected[table[toeplitz(key, data) % len(table)]] += 1
+        queues[table[toeplitz(key, data) % len(table)]] += 1
+    return queues
+
+
+def check_flows(host, machine, kind='udp', with_ports=True):
+    """Sends flows, and that each arrives on the queue that its hash says. The queues."""
+    table = steering(machine)[1]
+    expected = [foretold(key, table, with_ports) for key in keys(machine)]
     before = received(machine)
     send(host, kind, FLOWS)
     got = collections.Counter()
@@ -107,8 +119,8 @@ def check_flows(host, machine, kind='udp', with_ports=True):
         got.update(received(machine) - before)
         return sum(got.values()) >= len(FLOWS)
     wait_for(arrived, lambda: got)
-    assert got == expected, (table, key)
-    return set(expected)
+    assert got in expected, (got, expected, table)
+    return set(got)
 
 
 @pytest.mark.parametrize('name', KERNELS)
@@ -122,18 +134,21 @@ def test_steering(start, host, name):
     host.run(f'ip neigh replace {GUEST} lladdr {MAC} dev tap0 nud permanent')
     machine.run('ethtool -L eth0 combined 4; ethtool -X eth0 equal 4')
     assert steering(machine)[1] == [0, 1, 2, 3] * (len(steering(machine)[1]) // 4)
+    # The driver's own key is of chance, and may tell few of so similar flows apart.
+    check_flows(host, machine)
+    check_flows(host, machine, 'tcp')
+
+    # The key, the table, and both in use.
+    key = bytes(range(1, 41))
+    machine.run(f'ethtool -X eth0 equal 4 hkey {key.hex(":")}')
+    assert steering(machine)[0] == key
     assert check_flows(host, machine) == {0, 1, 2, 3}
     assert check_flows(host, machine, 'tcp') == {0, 1, 2, 3}
-
-    # The table, the key, and both in use.
     machine.run('ethtool -X eth0 weight 1 0 0 3')
     table = steering(machine)[1]
     assert table.count(0) * 3 == table.count(3) and set(table) == {0, 3}
     assert check_flows(host, machine) == {0, 3}
-    key = bytes(range(1, 41))
-    machine.run(f'ethtool -X eth0 equal 4 hkey {key.hex(":")}')
-    assert steering(machine)[0] == key
-    check_flows(host, machine)
+    machine.run('ethtool -X eth0 equal 4')
     # Fewer channels than the table names are refused.
     assert refused(machine, 'ethtool -L eth0 combined 2')
 
@@ -409,7 +424,7 @@ def alive(host):
     host.run(f'ping -q -c 5 -i 0.1 -w 40 {GUEST}')
 
 
-@pytest.mark.parametrize('name', KERNELS)
+@pytest.mark.parametrize('name', KERNELS if 'WHELP_LONG' in os.environ else ['cloud', 'unstable'])
 def test_g2_restarts(start, host, with_kernel, name):
     """Unbind and bind, reboot, and kexec, with frames on their way in both directions."""
     host.tap()
@@ -451,7 +466,10 @@ def test_g2_restarts(start, host, with_kernel, name):
 
 # ---- guest to guest ----
 
-@pytest.mark.parametrize('name, other', [('cloud', 'backports'), ('unstable', 'unstable')])
+BRIDGED = [('cloud', 'backports'), *([('unstable', 'unstable')] if 'WHELP_LONG' in os.environ else [])]
+
+
+@pytest.mark.parametrize('name, other', BRIDGED)
 def test_bridge(whelp, host, tmp_path, name, other):
     """Two guests and a bridge: large frames pass whole between those that take them, and checksums are right."""
     guests = [(name, '198.51.100.1', ''), (other, '198.51.100.2', ''),
