@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import fcntl
 import itertools
+import json
 import os
 import pathlib
 import pty
@@ -221,6 +222,16 @@ class Whelp:
     def run(self, command, **options):
         """A command in the guest; its output as text, without the last newline."""
         return self.channel.run(command, **options).text.rstrip('\n')
+
+    def counters(self, path):
+        """Each NIC's, from the file of --stats, which is written anew when asked for and appears in one piece."""
+        path.unlink(missing_ok=True)
+        self.signal(signal.SIGUSR2)
+        deadline = time.monotonic() + PROMPT
+        while not path.exists():
+            assert time.monotonic() < deadline, 'no counters'
+            time.sleep(0.01)
+        return json.loads(path.read_text())['nics']
 
     def dmesg_faults(self):
         """What the guest's kernel log has of errors, warnings, and the like. Known good lines are listed here."""
