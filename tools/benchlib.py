@@ -19,6 +19,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import typing
 
@@ -361,3 +362,18 @@ def write_docs(path, begin, end_mark, lines, tables):
     if not found or not found_end:
         raise Failed(f'{path}: no place for the tables between "{begin}" and "{end_mark}"')
     path.write_text(before + begin + '\n' + document(lines, tables) + end_mark + after, encoding='utf-8')
+
+
+def round_main(name, measure, *errors):
+    """The main program of a bench's part where the guests run: prints measure(spec, work) as JSON, and gives the exit
+    status. The spec is the only argument, as JSON; work is a directory that ends with it; `errors` are failures, too."""
+    end_on_signals()
+    try:
+        with tempfile.TemporaryDirectory(prefix='whelp-bench.') as work:
+            print(json.dumps(measure(json.loads(sys.argv[1]), work)))
+    except (Failed, OSError, *errors) as err:
+        print(f'{name}: {err}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

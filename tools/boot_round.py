@@ -9,13 +9,11 @@ line of JSON: for each VMM the seconds from exec to init and the resident bytes 
 moment.
 """
 
-import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import benchlib
 
@@ -82,23 +80,13 @@ def warm_up(spec, work):
                 rom.read_bytes()
 
 
-def main():
-    spec = json.loads(sys.argv[1])
-    benchlib.end_on_signals()
-    try:
-        benchlib.run(['ip', 'tuntap', 'add', TAP, 'mode', 'tap', 'vnet_hdr'])
-        benchlib.run(['ip', 'link', 'set', TAP, 'up'])
-        with tempfile.TemporaryDirectory(prefix='whelp-bench.') as work:
-            warm_up(spec, work)
-            print(json.dumps({'machine': benchlib.machine(), 'order': spec['order'], 'cpus': spec['cpus'],
-                              'vmms': {vmm: boot(vmm, spec) for vmm in spec['order']}}))
-    except (benchlib.Failed, OSError) as err:
-        print(f'bench-boot: {err}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+def round_of(spec, work):
+    benchlib.run(['ip', 'tuntap', 'add', TAP, 'mode', 'tap', 'vnet_hdr'])
+    benchlib.run(['ip', 'link', 'set', TAP, 'up'])
+    warm_up(spec, work)
+    return {'machine': benchlib.machine(), 'order': spec['order'], 'cpus': spec['cpus'],
+            'vmms': {vmm: boot(vmm, spec) for vmm in spec['order']}}
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(benchlib.round_main('bench-boot', round_of))

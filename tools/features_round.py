@@ -11,11 +11,9 @@ boot lies between a variant and the full set. Prints one line of JSON: the machi
 driver took on each NIC, and the runs, in the order in which they were made.
 """
 
-import json
 import os
 import subprocess
 import sys
-import tempfile
 
 import benchlib
 import features_result
@@ -93,19 +91,5 @@ def round_of(spec, work):
             'taken': {name: bits[number] for number, (name, _) in enumerate(spec['nics'])}}
 
 
-def main():
-    spec = json.loads(sys.argv[1])
-    benchlib.end_on_signals()
-    try:
-        with tempfile.TemporaryDirectory(prefix='whelp-bench.') as work:
-            print(json.dumps(round_of(spec, work)))
-    except (benchlib.Failed, GuestError, OSError) as err:
-        print(f'bench-features: {err}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(benchlib.round_main('bench-features', round_of, GuestError))

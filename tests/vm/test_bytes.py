@@ -73,6 +73,13 @@ class Nic:
         return sock, sock.getsockname()[1]
 
 
+def plug_in(host, nics):
+    """A tap for each, which is its near end."""
+    for nic in nics:
+        host.tap(nic.tap, address=None)
+        nic.addresses()
+
+
 def start(whelp, host, nics, more=''):
     """The guest, with far listening; the taps must be there."""
     image, program = prepare()
@@ -173,9 +180,7 @@ def test_g8_checksums_agree(whelp, host):
     """CSUM x GUEST_CSUM: both ends see the same bytes, and filled in or not as was agreed."""
     nics = [Nic(host, number, features) for number, features in enumerate(
         ['', '-csum', '-guest_csum', '-csum,-guest_csum'])]
-    for nic in nics:
-        host.tap(nic.tap, address=None)
-        nic.addresses()
+    plug_in(host, nics)
     machine = start(whelp, host, nics)
     for nic in nics:
         bits = negotiated(machine, nic)
@@ -242,9 +247,7 @@ FILE_SETS = [[name] for name in FILE_FEATURES] if 'WHELP_LONG' in os.environ els
 def test_files(whelp, host, ring, names):
     """A file to the guest, which sends it on as it comes: both have the hash that it started with."""
     nics = [Nic(host, number, FILE_FEATURES[name]) for number, name in enumerate(names)]
-    for nic in nics:
-        host.tap(nic.tap, address=None)
-        nic.addresses()
+    plug_in(host, nics)
     machine = start(whelp, host, nics, '+ring_packed' if ring == 'packed' else '')
     for nic in nics:
         bits = negotiated(machine, nic)
@@ -379,9 +382,7 @@ def segments_from_guest(machine, nic, version, size):
 def test_p10_udp_segment(whelp, host):
     """Datagrams made by UDP_SEGMENT arrive whole, with USO and without, in both directions."""
     nics = [Nic(host, number, features) for number, features in enumerate(['', '-host_uso,-guest_uso4,-guest_uso6'])]
-    for nic in nics:
-        host.tap(nic.tap, address=None)
-        nic.addresses()
+    plug_in(host, nics)
     machine = start(whelp, host, nics)
     for nic in nics:
         bits = negotiated(machine, nic)
