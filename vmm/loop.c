@@ -17,16 +17,21 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "vmm/affinity.h"
 #include "vmm/util.h"
+
+#define NS_PER_S 1000000000ull
 
 int loop_init(struct loop *loop)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 
 	atomic_init(&loop->stopping, false);
-	loop->again = NULL;
+	loop->again = loop->timer = NULL;
+	loop->deadline = 0;
 	loop->stop_fd = -1;
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll_fd < 0)
@@ -76,21 +81,79 @@ void loop_again(struct loop *loop, struct loop_source *source)
 	loop->again = source;
 }
 
+void loop_set_timer(struct loop *loop, struct loop_source *source, uint64_t deadline)
+{
+	loop->timer = source;
+	loop->deadline = deadline;
+}
+
+uint64_t loop_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* Waits for `timeout` at most, NULL: for ever. */
+static bool call_ready_source(struct loop *loop, const struct timespec *timeout)
+{
+	struct epoll_event event = { 0 };
+	struct loop_source *source;
+
+	if (epoll_pwait2(loop->epoll_fd, &event, 1, timeout, NULL) != 1)
+		return false;
+	source = event.data.ptr;
+	if (source)
+		source->ready(source, event.events);
+	return true;
+}
+
+/* Also between ready sources: they might be ready for ever. */
+static bool call_timer(struct loop *loop)
+{
+	if (!loop->deadline || loop_now() < loop->deadline)
+		return false;
+	loop->deadline = 0;
+	loop->timer->ready(loop->timer, 0);
+	return true;
+}
+
+static const struct timespec *time_to_wait(const struct loop *loop, struct timespec *time)
+{
+	uint64_t now, left;
+
+	*time = (struct timespec){ 0 };
+	if (loop->again)
+		return time;
+	if (!loop->deadline)
+		return NULL;
+	now = loop_now();
+	left = loop->deadline > now ? loop->deadline - now : 0;
+	time->tv_sec = (time_t)(left / NS_PER_S);
+	time->tv_nsec = (long)(left % NS_PER_S);
+	return time;
+}
+
+bool loop_poll(struct loop *loop)
+{
+	const struct timespec none = { 0 };
+
+	return call_ready_source(loop, &none) | call_timer(loop);
+}
+
 void loop_run(struct loop *loop)
 {
 	while (!loop_stopping(loop)) {
-		struct epoll_event event = { 0 };
-		struct loop_source *source;
-		int ready = epoll_wait(loop->epoll_fd, &event, 1, loop->again ? 0 : -1);
+		struct timespec time;
+		struct loop_source *again;
 
-		if (ready == 1) {
-			source = event.data.ptr;
-		} else {
-			source = loop->again;
-			loop->again = NULL;
-		}
-		if (source)
-			source->ready(source, event.events);
+		if (call_ready_source(loop, time_to_wait(loop, &time)) | call_timer(loop))
+			continue;
+		again = loop->again;
+		loop->again = NULL;
+		if (again)
+			again->ready(again, 0);
 	}
 }
 
@@ -105,6 +168,12 @@ void loop_stop(struct loop *loop)
 	(void)written;
 }
 
+/* Under the lock; worker_awaited() looks without. */
+static void set_call(struct worker *worker, struct worker_call *call)
+{
+	__atomic_store_n(&worker->call, call, __ATOMIC_RELAXED);
+}
+
 static void call_ready(struct loop_source *source, uint32_t events)
 {
 	struct worker *worker = container_of(source, struct worker, calls);
@@ -117,7 +186,7 @@ static void call_ready(struct loop_source *source, uint32_t events)
 	if (worker->call) {
 		worker->call->run(worker->call->ctx);
 		worker->call->done = true;
-		worker->call = NULL;
+		set_call(worker, NULL);
 		pthread_cond_broadcast(&worker->answered);
 	}
 	pthread_mutex_unlock(&worker->lock);
@@ -129,6 +198,7 @@ int worker_init(struct worker *worker, const char *name, void (*begin)(struct wo
 
 	memset(worker, 0, sizeof(*worker));
 	worker->begin = begin;
+	worker->cpu = -1;
 	snprintf(worker->name, sizeof(worker->name), "%s", name);
 	pthread_mutex_init(&worker->lock, NULL);
 	pthread_cond_init(&worker->answered, NULL);
@@ -147,22 +217,35 @@ static void *worker_main(void *arg)
 	struct worker *worker = arg;
 
 	prctl(PR_SET_NAME, worker->name);
+	/* Its sleeps may be of some 10 us, and are late by as much as this allows (50 us by default). */
+	prctl(PR_SET_TIMERSLACK, 1ul);
 	if (worker->begin)
 		worker->begin(worker);
 	loop_run(&worker->loop);
 	return NULL;
 }
 
+void worker_pin(struct worker *worker, int cpu)
+{
+	worker->cpu = cpu;
+}
+
 int worker_start(struct worker *worker)
 {
+	pthread_attr_t attributes;
 	sigset_t all, old;
-	int err;
+	int err = pthread_attr_init(&attributes);
 
+	if (err)
+		return -err;
+	err = -affinity_set(&attributes, worker->cpu);
 	/* The thread inherits the mask: signals are the main thread's alone. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&worker->thread, NULL, worker_main, worker);
+	if (!err)
+		err = pthread_create(&worker->thread, &attributes, worker_main, worker);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attributes);
 	worker->running = !err;
 	return -err;
 }
@@ -189,12 +272,17 @@ void worker_call(struct worker *worker, void (*run)(void *ctx), void *ctx)
 	pthread_mutex_lock(&worker->lock);
 	while (worker->call)
 		pthread_cond_wait(&worker->answered, &worker->lock);
-	worker->call = &call;
+	set_call(worker, &call);
 	written = write(worker->calls.fd, &one, sizeof(one));
 	(void)written;
 	while (!call.done)
 		pthread_cond_wait(&worker->answered, &worker->lock);
 	pthread_mutex_unlock(&worker->lock);
+}
+
+bool worker_awaited(const struct worker *worker)
+{
+	return loop_stopping(&worker->loop) || __atomic_load_n(&worker->call, __ATOMIC_RELAXED);
 }
 
 void worker_fini(struct worker *worker)

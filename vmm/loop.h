@@ -27,6 +27,8 @@ struct loop {
 	int stop_fd; /* eventfd */
 	atomic_bool stopping;
 	struct loop_source *again; /* of loop_again(), or NULL */
+	struct loop_source *timer; /* of loop_set_timer() */
+	uint64_t deadline;	   /* the same, 0: none */
 };
 
 /* 0 or -errno. loop_fini() is fine on what a failed loop_init() left. */
@@ -43,6 +45,19 @@ void loop_remove(struct loop *loop, struct loop_source *source);
  * without events as soon as no other is ready. There is one such source at a time. From the loop's thread.
  */
 void loop_again(struct loop *loop, struct loop_source *source);
+
+/*
+ * Calls `source`, which need not be in the loop, without events once it is `deadline` (CLOCK_MONOTONIC, ns);
+ * 0: not any more. There is one such time at a time, and it is over with the call. It costs no system call. From
+ * the loop's thread.
+ */
+void loop_set_timer(struct loop *loop, struct loop_source *source, uint64_t deadline);
+
+/* Calls one source if one is ready, without waiting; true if it did. From the loop's thread. */
+bool loop_poll(struct loop *loop);
+
+/* CLOCK_MONOTONIC in ns. */
+uint64_t loop_now(void);
 
 /*
  * Calls ready sources until loop_stop(). A source may be removed by its own callback, not by another
@@ -75,13 +90,17 @@ struct worker {
 	void (*begin)(struct worker *worker); /* first thing in its thread; NULL: nothing */
 	pthread_t thread;
 	bool running;
+	int cpu;       /* -1: any */
 	char name[16]; /* as ps -L shows it */
 };
 
 /* Makes the loop, for sources to be added; 0 or -errno. `name` is cut to 15 bytes. */
 int worker_init(struct worker *worker, const char *name, void (*begin)(struct worker *worker));
 
-/* Starts the thread with every signal blocked; 0 or -errno. */
+/* Before it starts: lets it run on this host CPU alone; -1: anywhere. */
+void worker_pin(struct worker *worker, int cpu);
+
+/* Starts the thread with every signal blocked; 0 or -errno: -EINVAL if this process may not use its CPU. */
 int worker_start(struct worker *worker);
 
 /* Stops and joins the thread if it runs: when this returns no callback of its loop is under way. */
@@ -93,6 +112,9 @@ void worker_stop(struct worker *worker);
  * the worker's own thread.
  */
 void worker_call(struct worker *worker, void (*run)(void *ctx), void *ctx);
+
+/* True while somebody waits for the worker, to stop it or in worker_call(). From its own thread. */
+bool worker_awaited(const struct worker *worker);
 
 /* Also stops it. Fine after a failed worker_init(). */
 void worker_fini(struct worker *worker);

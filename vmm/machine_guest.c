@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "devices/virtio/net_stats.h"
+#include "vmm/affinity.h"
 #include "vmm/log.h"
 #include "vmm/util.h"
 #include "vmm/x86/acpi.h"
@@ -155,8 +156,12 @@ static int build_nic(struct guest *g, unsigned index)
 		.tx_ring = (uint16_t)config->tx_ring,
 		.speed = config->speed,
 		.duplex = config->duplex,
+		.tuning = config->tuning,
+		.guest_cpus = g->host->config->cpus,
+		.lock = &g->exits,
 	};
 	struct nic *nic = calloc(1, sizeof(*nic));
+	char affinity[40];
 	int err;
 
 	if (!nic) {
@@ -165,6 +170,10 @@ static int build_nic(struct guest *g, unsigned index)
 	}
 	g->nics[index] = nic;
 	snprintf(nic->name, sizeof(nic->name), "net%u", index);
+	snprintf(affinity, sizeof(affinity), "--net affinity= (net%u)", index);
+	err = affinity_check(&config->tuning.cpus, affinity);
+	if (err)
+		return err;
 	options.name = nic->name;
 	memcpy(options.wanted.word, config->wanted, sizeof(options.wanted.word));
 	memcpy(options.required.word, config->required, sizeof(options.required.word));
@@ -175,10 +184,20 @@ static int build_nic(struct guest *g, unsigned index)
 				      config->notify_pio ? PLATFORM_PIO : PLATFORM_MMIO);
 	if (err)
 		return err;
+	nic->pci.kicks_exit = config->tuning.lock != NET_LOCK_NONE;
 	err = pci_host_plug(&g->pci, FIRST_NIC_SLOT + index, &nic->pci.function);
 	if (err)
 		log_error("%s: no room for it on the PCI bus: %s", options.name, strerror(-err));
 	return err;
+}
+
+/* Some NIC's workers share a lock with the exits. */
+static bool wants_lock(const struct run_config *config)
+{
+	for (unsigned i = 0; i < config->net_count; i++)
+		if (config->nets[i].tuning.lock != NET_LOCK_NONE)
+			return true;
+	return false;
 }
 
 static int build_cpus(struct guest *g, const struct boot_entry *entry)
@@ -198,6 +217,8 @@ static int build_cpus(struct guest *g, const struct boot_entry *entry)
 		vcpu->mmio = &g->mmio;
 		vcpu->ended = vcpu_ended;
 		vcpu->ctx = g;
+		vcpu->cpu = cpu_list_choose(&g->host->config->affinity, g->vcpu_count);
+		vcpu->lock = wants_lock(g->host->config) ? &g->exits : NULL;
 		if (!err)
 			err = x86_vcpu_setup(&g->kvm, vcpu, count, entry);
 		if (err) {
@@ -216,6 +237,7 @@ int guest_init(struct guest *g, const struct guest_host *host)
 	memset(g, 0, sizeof(*g));
 	g->host = host;
 	g->built = true;
+	pthread_mutex_init(&g->exits, NULL);
 	mem_init(&g->mem);
 	bus_init(&g->pio);
 	bus_init(&g->mmio);
@@ -223,6 +245,8 @@ int guest_init(struct guest *g, const struct guest_host *host)
 	err = kvm_init(&g->kvm);
 	if (!err)
 		err = check_cpus(g);
+	if (!err)
+		err = affinity_check(&host->config->affinity, "--affinity");
 	if (!err)
 		err = build_memory(g);
 	if (!err)
@@ -290,6 +314,7 @@ void guest_fini(struct guest *g)
 	bus_fini(&g->mmio);
 	bus_fini(&g->pio);
 	mem_fini(&g->mem);
+	pthread_mutex_destroy(&g->exits);
 	g->built = false;
 }
 

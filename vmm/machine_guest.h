@@ -64,6 +64,7 @@ struct guest {
 	struct power power;
 	struct nic *nics[OPTIONS_MAX_NETS];
 	struct vcpu *vcpus;
+	pthread_mutex_t exits; /* what --net lock= shares; used with that only */
 	unsigned vcpu_count;
 };
 

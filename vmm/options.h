@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "vmm/affinity.h"
 #include "vmm/net_features.h"
+#include "vmm/net_tuning.h"
 #include "vmm/util.h"
 
 #define OPTIONS_MAX_NETS   16
@@ -48,6 +50,7 @@ struct net_config {
 	/* OPTIONS_MIN_RING to OPTIONS_MAX_RING; powers of two, unless ring_packed is wanted. */
 	unsigned rx_ring;
 	unsigned tx_ring;
+	struct net_tuning tuning;
 	bool notify_pio; /* kicks go to an I/O BAR and not to a memory BAR */
 	/* As in the configuration (5.1.4); UINT32_MAX and UINT8_MAX: unknown. */
 	uint32_t speed;
@@ -70,6 +73,7 @@ struct run_config {
 	const char *serial; /* path of COM2's unix socket; NULL: no COM2 */
 	const char *stats;  /* path of the counters' file; NULL: none */
 	unsigned cpus;
+	struct cpu_list affinity; /* the vCPUs', in turn */
 	uint64_t memory; /* bytes, page-aligned */
 	bool no_reboot;
 	struct net_config nets[OPTIONS_MAX_NETS];

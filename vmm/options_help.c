@@ -10,7 +10,7 @@
 #include "vmm/options_value.h"
 #include "vmm/util.h"
 
-/* Writes "  name argument   first line", and further lines below the first. */
+/* Writes "  name argument   first line", and further lines below the first; all below a long name. */
 static void print_row(FILE *out, int width, const char *name, const char *argument,
 		      const char *help)
 {
@@ -18,6 +18,10 @@ static void print_row(FILE *out, int width, const char *name, const char *argume
 	char left[48];
 
 	snprintf(left, sizeof(left), "%s%s%s", name, argument ? " " : "", argument ? argument : "");
+	if ((int)strlen(left) > width) {
+		fprintf(out, "  %s\n", left);
+		left[0] = '\0';
+	}
 	for (;;) {
 		int len = (int)strcspn(line, "\n");
 

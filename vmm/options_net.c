@@ -13,22 +13,10 @@
 #include <linux/virtio_net.h>
 
 #include "vmm/linux_new.h"
-#include "vmm/options_value.h"
+#include "vmm/options_net.h"
 #include "vmm/util.h"
 
 #define MIN_FD 3 /* below are standard input, output and error */
-
-struct net_choice {
-	struct net_config *net;
-	enum { FEATURES_DEFAULT, FEATURES_ALL, FEATURES_EXACT } base;
-	/* 0: not given; so are the two rings of `net`. */
-	unsigned queues;
-	unsigned ring;
-	bool mac, mtu, speed;
-	/* By name, with a sign or in the list. */
-	uint32_t on[NET_FEATURE_WORDS];
-	uint32_t off[NET_FEATURE_WORDS];
-};
 
 static int set_tap(void *config, const char *value, struct complaint *why)
 {
@@ -256,8 +244,8 @@ static const struct option_key keys[] = {
 	  "guest takes 1500)",
 	  set_mtu, false },
 	{ "queues", "N",
-	  "queue pairs, 1 to 32, each with a thread of its own; the guest decides\n"
-	  "how many of them it uses (default: 1, or as many as fd has)",
+	  "queue pairs, 1 to 32; the guest decides how many of them it uses\n"
+	  "(default: 1, or as many as fd has)",
 	  set_queues, false },
 	{ "ring", "N",
 	  "places in each ring, 2 to 4096; a power of two, or any number with\n"
@@ -269,6 +257,45 @@ static const struct option_key keys[] = {
 	  false },
 	{ "notify", "mmio|pio", "kicks are writes to memory, or to an I/O port (default: mmio)",
 	  set_notify, false },
+	{ "mitigation", "POLICY",
+	  "when the transmit ring is looked at: off (as kicks come), fixed:USEC\n"
+	  "(that long after a kick), lguest (at once, then after a time that\n"
+	  "adapts), window:USEC (when a window is full, or after that time), or\n"
+	  "adaptive (default: adaptive)",
+	  tuning_set_mitigation, false },
+	{ "latency", "USEC",
+	  "the most that mitigation may add to a frame's way, 1 to 1000000 us\n"
+	  "(default: 200, or mitigation's time if that is longer)",
+	  tuning_set_latency, false },
+	{ "poll", "off|auto|USEC",
+	  "how long to look at rings and tap for more before sleeping; auto\n"
+	  "adapts, up to what a kick and a wake-up take, and is off when the\n"
+	  "guest's CPUs may need all of the host's (default: auto)",
+	  tuning_set_poll, false },
+	{ "budget", "PACKETS[:BYTES]",
+	  "how much of one direction before it is the other's turn (default:\n"
+	  "64:524288)",
+	  tuning_set_budget, false },
+	{ "workers", "pair|split|one",
+	  "threads: one for both queues of a pair, one for each queue, or one for\n"
+	  "all (default: pair)",
+	  tuning_set_workers, false },
+	{ "affinity", "LIST",
+	  "host CPUs for these threads, in turn, such as 0:2-3 (default: any)",
+	  tuning_set_affinity, false },
+	{ "intr", "batch|packet|empty",
+	  "interrupts are decided on once a batch, once a packet, or once a batch\n"
+	  "and whenever the ring has run out (default: batch)",
+	  tuning_set_intr, false },
+	{ "rx", "zerocopy|copy",
+	  "received frames are read into the guest's buffers, or copied there\n"
+	  "(default: zerocopy)",
+	  tuning_set_rx, false },
+	{ "lock", "none|hold|drop",
+	  "for comparing: one lock for all that the guest's CPUs exit for, kicks\n"
+	  "too, and for moving frames; drop lets go of it while reading the tap\n"
+	  "(default: none)",
+	  tuning_set_lock, false },
 	{ "speed", "MBITS",
 	  "the link's speed that the guest is told, in Mbit/s, 1 to 2147483647\n"
 	  "(default: none is told)",
@@ -406,6 +433,7 @@ int net_config_parse(struct net_config *net, const char *text, struct complaint 
 	memset(net, 0, sizeof(*net));
 	net->speed = (uint32_t)SPEED_UNKNOWN;
 	net->duplex = DUPLEX_UNKNOWN;
+	tuning_default(&net->tuning);
 	rc = keys_parse(&net_config_keys, text, &choice, why);
 	if (!rc)
 		rc = choose_queues(&choice, why);
@@ -415,5 +443,7 @@ int net_config_parse(struct net_config *net, const char *text, struct complaint 
 		rc = choose_ring(&choice, &net->rx_ring, "rx_ring", why);
 	if (!rc)
 		rc = choose_ring(&choice, &net->tx_ring, "tx_ring", why);
+	if (!rc)
+		rc = tuning_check(&net->tuning, why);
 	return rc;
 }

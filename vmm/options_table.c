@@ -109,6 +109,11 @@ static int set_net(struct options *options, const char *value, struct complaint 
 	return rc;
 }
 
+static int set_affinity(struct options *options, const char *value, struct complaint *why)
+{
+	return value_cpus(value, &options->run.affinity, why);
+}
+
 static int set_name(struct options *options, const char *value, struct complaint *why)
 {
 	options->run.name = value;
@@ -154,6 +159,10 @@ static const struct option run_options[] = {
 	{ "--cmdline", "TEXT", "its command line (default: \"console=ttyS0\")", set_cmdline, false,
 	  true },
 	{ "--cpus", "N", "virtual CPUs, 1 to 254 (default: 1)", set_cpus, false, false },
+	{ "--affinity", "LIST",
+	  "host CPUs for the virtual CPUs' threads, in turn, such as 0:2-3 (default:\n"
+	  "any)",
+	  set_affinity, false, false },
 	{ "--memory", "SIZE",
 	  "the guest's memory, 64M to 512G in steps of 4K; units are K, M, G (or\n"
 	  "KiB, MiB, GiB), a number without one is MiB (default: 256M)",

@@ -239,3 +239,40 @@ void nearest_offer(struct nearest *nearest, const char *candidate)
 	nearest->least = distance;
 	nearest->best = candidate;
 }
+
+static int add_cpus(struct cpu_list *list, const char *text, struct complaint *why)
+{
+	unsigned first, last;
+	char rest;
+	int found = sscanf(text, "%5u-%5u%c", &first, &last, &rest);
+
+	if (found == 1 && strspn(text, "0123456789") == strlen(text))
+		last = first;
+	else if (found != 2 || strspn(text, "0123456789-") != strlen(text))
+		return complain(why, "must be numbers of host CPUs, or ranges such as 0-3, with colons "
+				     "between them");
+	if (last < first)
+		return complain(why, "has a range that ends before it begins: %s", text);
+	for (; first <= last; first++) {
+		if (list->count == AFFINITY_MAX_CPUS)
+			return complain(why, "has more than %u CPUs", AFFINITY_MAX_CPUS);
+		list->cpus[list->count++] = (uint16_t)first;
+	}
+	return 0;
+}
+
+int value_cpus(const char *text, struct cpu_list *list, struct complaint *why)
+{
+	char item[24];
+
+	for (;;) {
+		size_t len = strcspn(text, ":");
+		int rc;
+
+		snprintf(item, sizeof(item), "%.*s", (int)MIN(len, sizeof(item) - 1), text);
+		rc = add_cpus(list, item, why);
+		if (rc || !text[len])
+			return rc;
+		text += len + 1;
+	}
+}

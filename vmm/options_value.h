@@ -46,6 +46,9 @@ int value_name(const char *text, struct complaint *why);
 /* The name of a network interface, as the kernel takes it and does not expand it. */
 int value_ifname(const char *text, char name[IFNAMSIZ], struct complaint *why);
 
+/* Numbers of host CPUs, and ranges such as 0-3, with colons between them. */
+int value_cpus(const char *text, struct cpu_list *list, struct complaint *why);
+
 /* A unicast MAC address that is not zero: six pairs of hexadecimal digits with colons. */
 int value_mac(const char *text, uint8_t mac[6], struct complaint *why);
 

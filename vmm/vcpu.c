@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "vmm/affinity.h"
 #include "vmm/log.h"
 
 #define KICK_SIGNAL SIGUSR1
@@ -26,6 +27,7 @@ int vcpu_init(struct vcpu *vcpu, const struct kvm *kvm, unsigned id)
 
 	memset(vcpu, 0, sizeof(*vcpu));
 	vcpu->id = id;
+	vcpu->cpu = -1;
 	vcpu->fd = ioctl(kvm->vm_fd, KVM_CREATE_VCPU, (unsigned long)id);
 	if (vcpu->fd < 0) {
 		int err = errno;
@@ -131,11 +133,20 @@ static void handle_exit(struct vcpu *vcpu)
 	end(vcpu, VCPU_INTERNAL_ERROR);
 }
 
+static void handle_locked(struct vcpu *vcpu)
+{
+	if (vcpu->lock)
+		pthread_mutex_lock(vcpu->lock);
+	handle_exit(vcpu);
+	if (vcpu->lock)
+		pthread_mutex_unlock(vcpu->lock);
+}
+
 static void run_loop(struct vcpu *vcpu)
 {
 	while (!atomic_load(&vcpu->stopping)) {
 		if (!ioctl(vcpu->fd, KVM_RUN, 0)) {
-			handle_exit(vcpu);
+			handle_locked(vcpu);
 		} else if (errno != EINTR && errno != EAGAIN) {
 			log_error("CPU %u at 0x%llx: KVM_RUN failed: %s", vcpu->id,
 				  instruction_pointer(vcpu), strerror(errno));
@@ -161,13 +172,18 @@ static void *vcpu_main(void *arg)
 
 int vcpu_start(struct vcpu *vcpu)
 {
+	pthread_attr_t attributes;
 	sigset_t all, old;
-	int err;
+	int err = pthread_attr_init(&attributes);
 
+	if (!err)
+		err = -affinity_set(&attributes, vcpu->cpu);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&vcpu->thread, NULL, vcpu_main, vcpu);
+	if (!err)
+		err = pthread_create(&vcpu->thread, &attributes, vcpu_main, vcpu);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attributes);
 	if (err) {
 		log_error("cannot start the thread of CPU %u: %s", vcpu->id, strerror(err));
 		return -err;

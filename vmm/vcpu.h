@@ -28,10 +28,12 @@ struct vcpu {
 	size_t run_size;
 	struct bus *pio;
 	struct bus *mmio;
+	pthread_mutex_t *lock; /* held while an exit is handled; NULL: none */
 	void (*ended)(void *ctx, enum vcpu_end why);
 	void *ctx;
 	atomic_bool stopping;
 	bool running;
+	int cpu; /* of the host, to run on alone; -1: any */
 	pthread_t thread;
 };
 

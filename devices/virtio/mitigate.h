@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * When to look at a transmit ring, and when to let its driver kick: the policies of notification mitigation.
+ * When to look at a transmit ring, and when to let its driver kick: the policies of notification
+ * mitigation.
  *
- * They are pure: no clock, no file, no ring. A worker tells mitigate_step() what happened and what time it is,
- * and does what it answers until the next thing happens. All times are CLOCK_MONOTONIC or any other that does
- * not go back, in ns. A new policy is one file, and one row in the table of mitigate.c.
+ * They are pure: no clock, no file, no ring. A worker tells mitigate_step() what happened and what
+ * time it is, and does what it answers until the next thing happens. All times are CLOCK_MONOTONIC
+ * or any other that does not go back, in ns. A new policy is one file, and one row in the table of
+ * mitigate.c: see docs/policies.md.
  */
 #ifndef WHELP_MITIGATE_H
 #define WHELP_MITIGATE_H
@@ -12,20 +14,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum mitigate_kind {
-	MITIGATE_OFF,	   /* take what comes when it comes */
-	MITIGATE_FIXED,	   /* a kick starts a timer, whose end takes all; a kick while it runs does so now */
-	MITIGATE_LGUEST,   /* a kick takes all, then a timer of adaptive length starts */
-	MITIGATE_WINDOW,   /* a kick comes when a window of packets is full, a timer bounds the wait */
-	MITIGATE_ADAPTIVE, /* spin, timed sleep or kick, whichever the load makes cheapest */
-	MITIGATE_KINDS,
-};
+#include "vmm/net_tuning.h"
 
 /* Constant while a queue runs. */
 struct mitigate_config {
 	enum mitigate_kind kind;
 	uint64_t period;    /* FIXED's timer and WINDOW's worst case; others: unused */
-	uint64_t latency;   /* the longest that a packet may wait by intent: caps every timer */
+	uint64_t latency;   /* the longest wait by intent: caps every timer; 0: no timers */
 	uint64_t poll_max;  /* the longest spin; 0: none */
 	uint64_t kick_cost; /* measured: a kick and the wake-up of the worker */
 	uint64_t overshoot; /* measured: how late a timer of this host wakes */
@@ -54,8 +49,13 @@ enum mitigate_what {
 
 struct mitigate_action {
 	enum mitigate_what what;
-	uint64_t until;	  /* SPIN, SLEEP: a time; 0: SLEEP has no timer */
-	unsigned kick_at; /* SLEEP: ask for a kick once so many packets wait; 0: for none */
+	uint64_t until; /* SPIN, SLEEP: a time; 0: SLEEP has no timer */
+	/*
+	 * SLEEP: ask for a kick once so many packets wait; 0: for none. Other than 1 only with a
+	 * timer: what cannot ask for a kick after several (a split ring without event indices) asks
+	 * for none, and relies on that.
+	 */
+	unsigned kick_at;
 };
 
 struct mitigate_state {
@@ -70,22 +70,31 @@ struct mitigate_state {
 			bool armed, expired;
 		} lguest;
 		struct {
-			unsigned size;
-			uint64_t since; /* when the window was opened */
+			uint64_t gap;	   /* smoothed time between packets */
+			uint64_t since;	   /* when the window was opened */
+			unsigned size;	   /* of the window, packets */
+			unsigned hold;	   /* windows of one packet to come before a larger one */
+			unsigned patience; /* what hold starts from after the timer fired */
 			bool expired;
 		} window;
 		struct {
 			uint64_t period;
 			uint64_t gap;	   /* smoothed time between packets */
-			uint64_t last_end; /* of the last drain */
-			unsigned useful;
-			bool timed;
+			uint64_t since;	   /* when the last drain with packets ended */
+			unsigned packets;  /* taken by the last drain */
+			unsigned singles;  /* drains of one packet in a row */
+			unsigned patience; /* how many of them until the timer is tried */
+			bool expired, trying;
 		} adaptive;
 	};
-	uint64_t spin;	     /* the spin allowed now; see mitigate.c */
-	uint64_t spin_start; /* of the one under way */
-	uint64_t slept_at;
+	uint64_t spin;	     /* the longest spin now: 0 to poll_max */
+	uint64_t idle_since; /* when the ring was emptied last */
+	uint64_t hold_until; /* no spin before: others want this CPU */
+	unsigned kick_at;    /* of the last action, if that was to sleep; else 0 */
 };
+
+/* The policy's name in options and reports; NULL if there is no such kind. */
+const char *mitigate_name(enum mitigate_kind kind);
 
 /* The state of an idle queue with an empty ring: the first action is to sleep with kick_at 1. */
 void mitigate_init(const struct mitigate_config *config, struct mitigate_state *state);

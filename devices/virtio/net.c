@@ -15,10 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/virtio/net_costs.h"
+#include "vmm/affinity.h"
 #include "vmm/linux_new.h"
 #include "vmm/log.h"
 #include "vmm/net_features.h"
 #include "vmm/util.h"
+
+#define NS_PER_US 1000ull
 
 /* The driver's features that say what it takes, and the offload of the back end that each allows. */
 static const struct {
@@ -221,6 +225,8 @@ static void net_deactivate(struct virtio_device *device)
 
 	/* First, since it has the pairs' workers do things. */
 	net_control_stop(net);
+	for (unsigned i = 0; i < net->worker_count; i++)
+		net_worker_close(&net->workers[i]);
 	for (unsigned i = 0; i < net->pair_count; i++)
 		net_pair_stop(net->pairs[i]);
 	/* One pair, and the device's own address, after reset. */
@@ -230,10 +236,51 @@ static void net_deactivate(struct virtio_device *device)
 	atomic_fetch_and(&net->status, (unsigned short)~VIRTIO_NET_S_ANNOUNCE);
 }
 
+/* Once, when a driver first wants it: it takes about a millisecond. */
+static void learn_costs(struct virtio_net *net)
+{
+	const struct net_tuning *t = &net->tuning;
+	struct net_costs costs = { 0 };
+
+	if (net->costs_known)
+		return;
+	net->costs_known = true;
+	if (t->poll == NET_POLL_AUTO || t->mitigation != MITIGATE_OFF)
+		net_costs_measure(&costs);
+	net->policy = (struct mitigate_config){
+		.kind = t->mitigation,
+		.period = t->period_usecs * NS_PER_US,
+		.latency = t->latency_usecs * NS_PER_US,
+		.kick_cost = costs.kick,
+		.overshoot = costs.overshoot,
+	};
+	if (t->poll == NET_POLL_FIXED)
+		net->policy.poll_max = t->poll_usecs * NS_PER_US;
+	else if (t->poll == NET_POLL_AUTO && affinity_cpus() > MAX(net->guest_cpus, 1u))
+		net->policy.poll_max = costs.kick;
+}
+
 /* The queues of a pair are its own unless one of them is the control queue. */
 static bool is_pair(const struct virtio_net *net, unsigned index)
 {
 	return index == 0 || net->control_index == 2 * net->pair_count;
+}
+
+static int start_pairs(struct virtio_net *net)
+{
+	int err = 0;
+
+	learn_costs(net);
+	for (unsigned i = 0; !err && i < net->worker_count; i++)
+		err = net_worker_open(&net->workers[i], net->device.name, &net->tuning, net->lock);
+	for (unsigned i = 0; !err && i < net->worker_count; i++)
+		worker_pin(&net->workers[i].worker, cpu_list_choose(&net->tuning.cpus, i));
+	for (unsigned i = 0; !err && i < net->pair_count && is_pair(net, i); i++)
+		err = net_pair_start(net->pairs[i], &net->mode, &net->policy, &net->filters[0],
+				     &net->rss[0]);
+	for (unsigned i = 0; !err && i < net->worker_count; i++)
+		err = net_worker_start(&net->workers[i]);
+	return err;
 }
 
 static int net_activate(struct virtio_device *device)
@@ -251,9 +298,8 @@ static int net_activate(struct virtio_device *device)
 	net_filter_init(&net->filters[0], net->own_mac,
 			virtio_has(&device->accepted, VIRTIO_NET_F_CTRL_RX),
 			virtio_has(&device->accepted, VIRTIO_NET_F_CTRL_VLAN));
-	for (unsigned i = 0; !err && i < net->pair_count && is_pair(net, i); i++)
-		err = net_pair_start(net->pairs[i], device->name, &net->mode, &net->filters[0],
-				     &net->rss[0]);
+	if (!err)
+		err = start_pairs(net);
 	if (!err)
 		err = net_control_start(net);
 	if (err)
@@ -324,6 +370,32 @@ static void wire_gone(struct net_pair *pair)
 	virtio_config_changed(&net->device);
 }
 
+static struct net_worker *worker_of(const struct virtio_net *net, unsigned queue)
+{
+	switch (net->tuning.workers) {
+	case NET_WORKERS_PAIR:
+		return &net->workers[queue / 2];
+	case NET_WORKERS_SPLIT:
+		return &net->workers[queue];
+	case NET_WORKERS_ONE:
+		break;
+	}
+	return &net->workers[0];
+}
+
+static int make_workers(struct virtio_net *net)
+{
+	const unsigned counts[] = {
+		[NET_WORKERS_PAIR] = net->pair_count,
+		[NET_WORKERS_SPLIT] = 2 * net->pair_count,
+		[NET_WORKERS_ONE] = 1,
+	};
+
+	net->worker_count = counts[net->tuning.workers];
+	net->workers = calloc(net->worker_count, sizeof(*net->workers));
+	return net->workers ? 0 : -ENOMEM;
+}
+
 static int make_pairs(struct virtio_net *net)
 {
 	net->pairs = calloc(net->pair_count, sizeof(struct net_pair *));
@@ -333,7 +405,8 @@ static int make_pairs(struct virtio_net *net)
 		net->pairs[i] = malloc(sizeof(*net->pairs[i]));
 		if (!net->pairs[i])
 			return -ENOMEM;
-		net_pair_init(net->pairs[i], &net->device, net->backend, i, wire_gone);
+		net_pair_init(net->pairs[i], &net->device, net->backend, &net->tuning, i,
+			      worker_of(net, 2 * i), worker_of(net, 2 * i + 1), wire_gone);
 	}
 	return 0;
 }
@@ -347,6 +420,9 @@ int virtio_net_init(struct virtio_net *net, const struct virtio_net_options *opt
 	net->backend = backend;
 	net->pair_count = backend->queues;
 	net->active_pairs = 1;
+	net->tuning = options->tuning;
+	net->guest_cpus = options->guest_cpus;
+	net->lock = options->lock;
 	pthread_mutex_init(&net->config_lock, NULL);
 	memcpy(net->own_mac, options->mac, sizeof(net->own_mac));
 	fill_config(net, options);
@@ -355,6 +431,8 @@ int virtio_net_init(struct virtio_net *net, const struct virtio_net_options *opt
 	for (unsigned i = 0; !err && i < 2 * net->pair_count; i++)
 		virtio_set_queue_size(&net->device, i,
 				      i % 2 ? options->tx_ring : options->rx_ring);
+	if (!err)
+		err = make_workers(net);
 	if (!err)
 		err = make_pairs(net);
 	if (err) {
@@ -374,7 +452,10 @@ void virtio_net_fini(struct virtio_net *net)
 	for (unsigned i = 0; net->pairs && i < net->pair_count; i++)
 		free(net->pairs[i]);
 	free(net->pairs);
+	free(net->workers);
 	net->pairs = NULL;
+	net->workers = NULL;
+	net->worker_count = 0;
 }
 
 void virtio_net_announce(struct virtio_net *net)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * virtio-net (virtio 1.3, section 5.1): its features and configuration, over a net back end. One worker
- * thread per queue pair moves the frames (net_queue.h), one more serves the control queue (net_control.c).
+ * virtio-net (virtio 1.3, section 5.1): its features and configuration, over a net back end. Workers move the
+ * frames (net_worker.h), one more serves the control queue (net_control.c).
  */
 #ifndef WHELP_VIRTIO_NET_H
 #define WHELP_VIRTIO_NET_H
@@ -15,8 +15,8 @@
 #include "devices/virtio/device.h"
 #include "devices/virtio/net_ctrl.h"
 #include "devices/virtio/net_queue.h"
+#include "devices/virtio/net_worker.h"
 
-#define NET_MAX_PAIRS	 32u
 #define NET_CONTROL_RING 64u
 
 struct virtio_net_options {
@@ -27,6 +27,9 @@ struct virtio_net_options {
 	uint16_t tx_ring;
 	uint32_t speed; /* Mb/s; with `duplex`, 1 for full, if SPEED_DUPLEX is wanted */
 	uint8_t duplex;
+	struct net_tuning tuning;
+	unsigned guest_cpus;	  /* so that nothing spins where those need all of the host's; 0: unknown */
+	pthread_mutex_t *lock;	  /* of all exits, for `tuning.lock`; borrowed; else not used */
 	struct virtio_features wanted;	 /* offered, as far as the back end can do them */
 	struct virtio_features required; /* of these: without them there is no device */
 };
@@ -39,6 +42,13 @@ struct virtio_net {
 	uint8_t own_mac[6];		 /* config.mac's value after reset */
 	atomic_ushort status;
 	struct net_pair **pairs;
+	struct net_tuning tuning;
+	unsigned guest_cpus;
+	pthread_mutex_t *lock;
+	struct net_worker *workers;
+	unsigned worker_count;
+	bool costs_known; /* `policy` has them */
+	struct mitigate_config policy;
 	unsigned pair_count;
 	unsigned active_pairs; /* attached to the back end */
 	struct net_mode mode;

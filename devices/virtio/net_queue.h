@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * One queue pair of a NIC and the worker that owns it: both rings, the back end's queue and the two kick
- * eventfds. See net_queue.c for how it moves frames.
+ * One queue pair of a NIC: both rings, and the back end's queue. Each direction belongs to a worker, which may be
+ * one for both, or for all of the NIC's; see net_worker.h.
  */
 #ifndef WHELP_NET_QUEUE_H
 #define WHELP_NET_QUEUE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 #include "devices/net/backend.h"
 #include "devices/virtio/device.h"
+#include "devices/virtio/mitigate.h"
 #include "devices/virtio/net_ctrl.h"
 #include "devices/virtio/net_filter.h"
 #include "devices/virtio/net_hash.h"
@@ -43,7 +45,7 @@ static inline uint64_t net_counter(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/* What the driver negotiated, for the worker; constant while it runs. */
+/* What the driver negotiated, for the workers; constant while they run. */
 struct net_mode {
 	unsigned header; /* bytes: 12, 20 with HASH_REPORT, 24 with UDP tunnels */
 	bool mergeable;
@@ -51,70 +53,87 @@ struct net_mode {
 	unsigned offloads; /* NET_OFFLOAD_*: what received frames may be, at first */
 };
 
-/* One direction of a pair. */
+struct net_pair;
+struct net_worker;
+
+/* One direction of a pair: a ring, and the back end's queue in that direction. One worker's alone. */
 struct net_queue {
+	struct net_pair *pair;
+	struct net_worker *worker;
 	struct loop_source kick;
+	struct loop_source wire; /* the back end: frames to receive, or room to send */
+	bool watched;		 /* `wire` is in the loop */
 	struct virtio_queue *queue;
 	unsigned index; /* the queue's, in the device */
-	bool active;	/* work may be left: kicks are off */
-	bool blocked;	/* RX waits for buffers, TX for the back end */
+	bool tx;
+	bool active;   /* work may be left: kicks are off */
+	bool blocked;  /* RX waits for buffers, TX for the back end */
+	bool spinning; /* its policy has asked for a spin */
+	bool attached; /* the back end's queue is in use */
 	struct net_coalescing coalescing;
 	struct net_coalescing usual_coalescing; /* what a reset of the queue goes back to */
 	uint64_t uninterrupted; /* used buffers since the last interrupt decision */
 	uint64_t deadline;	/* of that decision, CLOCK_MONOTONIC, ns; 0: none */
+	struct mitigate_config policy;
+	struct mitigate_state state;
+	uint32_t budget_packets; /* of a batch */
+	uint32_t budget_bytes;
+	unsigned used;	/* buffers since the driver was shown any */
+	unsigned moved; /* frames since the policy was asked last */
+	uint64_t spin_until;
+	uint64_t wake;	/* when the policy wants to be asked again, as `deadline` */
 	struct net_counters counters;
 };
 
 struct net_pair {
 	struct virtio_device *device;
 	struct net_backend *backend;
+	const struct net_tuning *tuning;
 	unsigned index; /* the pair's, and its back end queue's */
 	struct net_mode mode;
-	const struct net_filter *filter; /* changed on the worker's thread only */
-	const struct net_rss *rss;	 /* the same; for the hash report */
-	unsigned offloads;		 /* the same: what received frames may be now */
-	bool check_header;		 /* frames may come that claim to be more */
-	struct worker worker;
-	struct loop_source wire;  /* the back end's fd */
-	struct loop_source timer; /* timerfd, for delayed interrupts */
-	struct loop_source more;  /* work is left that should not be done at once */
-	uint32_t wire_events;	  /* what it is watched for; 0: not watched */
-	bool attached;		  /* the back end's queue is in use */
-	bool wire_gone;
-	void (*gone)(struct net_pair *pair); /* called once it is, on the worker's thread */
 	bool started;
+	atomic_bool is_gone; /* the back end's other side, for good */
+	void (*gone)(struct net_pair *pair); /* told once, by the worker that finds it */
+	struct log_limit losses;
 	struct net_queue rx;
 	struct net_queue tx;
-	struct log_limit losses;
+	/* RX's worker's. */
+	const struct net_filter *filter;
+	const struct net_rss *rss; /* for the hash report */
+	unsigned offloads;	   /* what received frames may be now */
+	bool check_header;	   /* frames may come that claim to be more */
 	struct net_rx receiver;
-	struct iovec iov[NET_MAX_PIECES]; /* of the TX chain at hand */
+	/* TX's worker's. */
+	int room_fd;			    /* the back end's fd again, to wait for room to send */
+	struct iovec iov[NET_MAX_PIECES]; /* of the chain at hand */
 };
 
 /*
- * Sets up a pair that is not started, on queues 2 * index (RX) and 2 * index + 1 (TX) of the device. `gone`
- * is told when the back end says that its other side is gone.
+ * Sets up a pair that is not started, on queues 2 * index (RX) and 2 * index + 1 (TX) of the device, with their
+ * workers. `gone` is told when the back end says that its other side is gone. `tuning` is the caller's.
  */
-void net_pair_init(struct net_pair *pair, struct virtio_device *device,
-		   struct net_backend *backend, unsigned index,
-		   void (*gone)(struct net_pair *pair));
+void net_pair_init(struct net_pair *pair, struct virtio_device *device, struct net_backend *backend,
+		   const struct net_tuning *tuning, unsigned index, struct net_worker *rx,
+		   struct net_worker *tx, void (*gone)(struct net_pair *pair));
 
 /*
- * Starts the worker on those of the two queues that are live. `filter` and `rss` are the caller's and outlive
- * the worker. Pair 0 is attached to its back end queue, after throwing away what that holds from before. 0 or
- * -errno, then nothing is left running.
+ * Gives those of the two queues that are live to their workers, which are open and not started. `filter` and
+ * `rss` are the caller's and outlive the workers' run. What the back end holds from before is thrown away, if
+ * it is attached. 0 or -errno.
  */
-int net_pair_start(struct net_pair *pair, const char *name, const struct net_mode *mode,
-		   const struct net_filter *filter, const struct net_rss *rss);
+int net_pair_start(struct net_pair *pair, const struct net_mode *mode,
+		   const struct mitigate_config *policy, const struct net_filter *filter,
+		   const struct net_rss *rss);
 
-/* Stops the worker; when it returns no thread touches the queues. Fine on one that did not start. */
+/* After both workers are closed. Fine on one that did not start. */
 void net_pair_stop(struct net_pair *pair);
 
-/* The following run on the worker's thread, in between batches, and return when it is done. */
+/* The following run on the workers' threads, in between batches, and return when it is done. */
 
 /* Puts the back end's queue into use or out of it. 0 or -errno. */
 int net_pair_attach(struct net_pair *pair, bool on);
 
-/* Gives the worker another filter, and hash settings. The old ones are the caller's again. */
+/* Gives the workers another filter, and hash settings. The old ones are the caller's again. */
 void net_pair_set_filter(struct net_pair *pair, const struct net_filter *filter);
 void net_pair_set_rss(struct net_pair *pair, const struct net_rss *rss);
 

@@ -15,6 +15,7 @@
 #include <linux/virtio_net.h>
 #include <string.h>
 
+#include "devices/virtio/net_worker.h"
 #include "vmm/iov.h"
 #include "vmm/le.h"
 #include "vmm/util.h"
@@ -112,10 +113,30 @@ static enum net_rx_result complete(struct net_rx *rx, ssize_t *len)
 		rx->held = 0;
 		return NET_RX_LOST;
 	}
-	net_rx_poke(rx, rx->held_room, rx->spill, rx->held - rx->held_room);
+	net_rx_poke(rx, rx->held_room, rx->tail, rx->held - rx->held_room);
 	*len = (ssize_t)rx->held;
 	rx->held = 0;
 	return NET_RX_FRAME;
+}
+
+/* One frame into the buffers at hand, and what they have no room for into `spill`. */
+static ssize_t read_frame(struct net_rx *rx, size_t room)
+{
+	struct net_stock *s = &rx->stock;
+	struct iovec spill = { .iov_base = rx->spill, .iov_len = sizeof(rx->spill) };
+	struct iovec *iov = rx->copy ? &spill : &s->iov[s->iov_first];
+	unsigned pieces = rx->copy ? 1 : s->iov_end - s->iov_first + 1;
+	ssize_t len;
+
+	s->iov[s->iov_end] = spill;
+	if (rx->worker)
+		net_worker_leave_lock(rx->worker);
+	len = rx->backend->ops->recv(rx->backend, rx->index, iov, pieces);
+	if (rx->worker)
+		net_worker_enter_lock(rx->worker);
+	if (rx->copy && len > 0)
+		net_rx_poke(rx, 0, rx->spill, MIN((size_t)len, room));
+	return len;
 }
 
 enum net_rx_result net_rx_receive(struct net_rx *rx, ssize_t *len)
@@ -130,10 +151,7 @@ enum net_rx_result net_rx_receive(struct net_rx *rx, ssize_t *len)
 	if (!s->count)
 		return NET_RX_STARVED;
 	room = s->bytes;
-	s->iov[s->iov_end] =
-		(struct iovec){ .iov_base = rx->spill, .iov_len = sizeof(rx->spill) };
-	*len = rx->backend->ops->recv(rx->backend, rx->index, &s->iov[s->iov_first],
-				      s->iov_end - s->iov_first + 1);
+	*len = read_frame(rx, room);
 	if (*len < 0)
 		return *len == -EAGAIN ? NET_RX_EMPTY : NET_RX_ERROR;
 	if ((size_t)*len <= room)
@@ -142,6 +160,7 @@ enum net_rx_result net_rx_receive(struct net_rx *rx, ssize_t *len)
 		return NET_RX_LOST;
 	rx->held = (size_t)*len;
 	rx->held_room = room;
+	rx->tail = rx->copy ? rx->spill + room : rx->spill;
 	return complete(rx, len);
 }
 

@@ -14,6 +14,8 @@
 #include "devices/net/backend.h"
 #include "devices/virtio/virtqueue.h"
 
+struct net_worker;
+
 /* What readv and writev take (UIO_MAXIOV). */
 #define NET_MAX_PIECES 1024u
 
@@ -40,13 +42,16 @@ struct net_rx {
 	struct net_backend *backend;
 	unsigned index;	 /* the back end's queue */
 	bool mergeable; /* a frame may span chains (MRG_RXBUF) */
+	bool copy;	/* frames come by way of `spill` */
+	struct net_worker *worker; /* whose lock is left while reading; NULL: there is none */
 	struct net_stock stock;
 	/*
 	 * A frame that the buffers at hand did not hold waits for more: `held` bytes in all, of which those
-	 * beyond the first `held_room` are in `spill`.
+	 * beyond the first `held_room` are at `tail`.
 	 */
 	size_t held;
 	size_t held_room;
+	const uint8_t *tail; /* in `spill` */
 	uint8_t spill[NET_MAX_FRAME];
 };
 

@@ -126,6 +126,8 @@ static void bar_mapped(struct pci_function *function, unsigned bar, uint64_t bas
 		return;
 	if (!pio)
 		base += NOTIFY_BASE;
+	if (t->kicks_exit)
+		return;
 	/* When KVM refuses, kicks still come, as exits. */
 	for (unsigned i = 0; i < t->device->queue_count; i++)
 		t->platform->ops->kick_fd(t->platform->ctx, t->kicks,

@@ -31,6 +31,7 @@ struct virtio_pci {
 	bool bus_master; /* as the guest last set it, under the host bridge's lock */
 	atomic_bool commit_at_once; /* the driver set DRIVER_OK: messages are no longer only staged */
 	enum platform_space kicks; /* where the notify addresses are */
+	bool kicks_exit; /* kicks come as exits, without KVM's short cut; set before plugging */
 	unsigned window; /* offset of the configuration access capability */
 	pthread_mutex_t lock; /* the registers, and all calls into the device */
 	uint32_t device_feature_select;

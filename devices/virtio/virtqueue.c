@@ -155,9 +155,22 @@ void vq_publish(struct virtqueue *vq)
 	vq->ring->publish(vq);
 }
 
+bool vq_is_ready(const struct virtqueue *vq)
+{
+	return vq->fault || vq->ring->is_ready(vq);
+}
+
 bool vq_kicks_enable(struct virtqueue *vq)
 {
-	return vq->ring->kicks_enable(vq);
+	return vq->ring->kicks_enable(vq, 1);
+}
+
+bool vq_kicks_enable_at(struct virtqueue *vq, unsigned places)
+{
+	if (places == 1 || vq->event_idx)
+		return vq->ring->kicks_enable(vq, MIN(places, vq->size));
+	vq_kicks_disable(vq);
+	return false;
 }
 
 void vq_kicks_disable(struct virtqueue *vq)

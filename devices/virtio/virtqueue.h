@@ -50,7 +50,8 @@ struct vq_ring_ops {
 	void (*unpop)(struct virtqueue *vq, const struct vq_chain *chain);
 	void (*push)(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written);
 	void (*publish)(struct virtqueue *vq);
-	bool (*kicks_enable)(struct virtqueue *vq);
+	bool (*is_ready)(const struct virtqueue *vq);
+	bool (*kicks_enable)(struct virtqueue *vq, unsigned places);
 	void (*kicks_disable)(struct virtqueue *vq);
 	bool (*needs_interrupt)(struct virtqueue *vq);
 };
@@ -153,11 +154,20 @@ void vq_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t writte
 /* Shows the driver all that was pushed. */
 void vq_publish(struct virtqueue *vq);
 
+/* Whether vq_pop() would find a chain, or a fault: a look that is cheap enough to be taken again and again. */
+bool vq_is_ready(const struct virtqueue *vq);
+
 /*
  * Asks the driver to kick when it makes a buffer available. Returns true when buffers are available
  * already, whose kick may never come: go on popping.
  */
 bool vq_kicks_enable(struct virtqueue *vq);
+
+/*
+ * The same for a kick once `places` of the ring are taken by available buffers, 1 to the queue's size. Without
+ * EVENT_IDX a driver cannot be told a number: above 1, none is asked for.
+ */
+bool vq_kicks_enable_at(struct virtqueue *vq, unsigned places);
 
 /* Tells the driver that kicks are not needed. It may still kick. */
 void vq_kicks_disable(struct virtqueue *vq);

@@ -56,11 +56,11 @@ static void advance(const struct virtqueue *vq, uint16_t *at, bool *wrap, unsign
 	*at = (uint16_t)next;
 }
 
-static bool is_available(const struct virtqueue *vq, uint16_t flags)
+static bool is_available(uint16_t flags, bool wrap)
 {
 	bool avail = flags & FLAG_AVAIL, used = flags & FLAG_USED;
 
-	return avail == vq->packed.avail_wrap && used != vq->packed.avail_wrap;
+	return avail == wrap && used != wrap;
 }
 
 static int packed_activate(struct virtqueue *vq)
@@ -123,7 +123,7 @@ static int packed_pop(struct virtqueue *vq, struct vq_chain *chain)
 
 	/* Partner: the driver's release of the first descriptor's flags. */
 	flags = le16_load_acquire(&p->desc[at].flags);
-	if (!is_available(vq, flags))
+	if (!is_available(flags, wrap))
 		return 0;
 	vq_start_chain(chain);
 	do {
@@ -195,11 +195,20 @@ static void packed_publish(struct virtqueue *vq)
 	p->staged = 0;
 }
 
-static bool packed_kicks_enable(struct virtqueue *vq)
+static bool packed_is_ready(const struct virtqueue *vq)
+{
+	return is_available(le16_load_relaxed(&vq->packed.desc[vq->packed.next_avail].flags),
+			    vq->packed.avail_wrap);
+}
+
+static bool packed_kicks_enable(struct virtqueue *vq, unsigned places)
 {
 	struct vq_packed *p = &vq->packed;
-	uint16_t off_wrap = (uint16_t)(p->next_avail | p->avail_wrap << 15);
+	uint16_t at = p->next_avail, off_wrap;
+	bool wrap = p->avail_wrap;
 
+	advance(vq, &at, &wrap, places - 1);
+	off_wrap = (uint16_t)(at | wrap << 15);
 	if (vq->event_idx) {
 		le16_store_relaxed(&p->device_event->off_wrap, off_wrap);
 		/* The driver must not see the new flags with the old position. */
@@ -209,7 +218,8 @@ static bool packed_kicks_enable(struct virtqueue *vq)
 	}
 	/* Partner: the driver's fence between making available and reading this structure. */
 	atomic_thread_fence(memory_order_seq_cst);
-	return is_available(vq, le16_load_relaxed(&p->desc[p->next_avail].flags));
+	/* Within a chain, the place may look taken before the chain's head is: then there is nothing to pop yet. */
+	return is_available(le16_load_relaxed(&p->desc[at].flags), wrap);
 }
 
 static void packed_kicks_disable(struct virtqueue *vq)
@@ -245,6 +255,7 @@ const struct vq_ring_ops vq_packed_ops = {
 	.unpop = packed_unpop,
 	.push = packed_push,
 	.publish = packed_publish,
+	.is_ready = packed_is_ready,
 	.kicks_enable = packed_kicks_enable,
 	.kicks_disable = packed_kicks_disable,
 	.needs_interrupt = packed_needs_interrupt,

@@ -373,7 +373,7 @@ void nic_expect_idle(struct nic *nic)
 	uint64_t cpu, wall;
 	clockid_t clock;
 
-	assert_int_equal(pthread_getcpuclockid(nic_pair(nic, 0)->worker.thread, &clock), 0);
+	assert_int_equal(pthread_getcpuclockid(nic_pair(nic, 0)->rx.worker->worker.thread, &clock), 0);
 	wall = clock_ns(CLOCK_MONOTONIC);
 	cpu = clock_ns(clock);
 	poll(NULL, 0, 60);

@@ -220,7 +220,7 @@ static void test_help_limits(void **state)
 	snprintf(expected, sizeof(expected), "%d to %d (default: none", OPTIONS_MIN_MTU,
 		 OPTIONS_MAX_MTU);
 	assert_non_null(strstr(text, expected));
-	snprintf(expected, sizeof(expected), "queue pairs, 1 to %d, each", OPTIONS_MAX_QUEUES);
+	snprintf(expected, sizeof(expected), "queue pairs, 1 to %d; the", OPTIONS_MAX_QUEUES);
 	assert_non_null(strstr(text, expected));
 	snprintf(expected, sizeof(expected), "in each ring, %d to %d; a", OPTIONS_MIN_RING,
 		 OPTIONS_MAX_RING);

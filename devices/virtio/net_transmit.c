@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * TX: a chain's bytes, header included, go to the back end straight from guest memory. A full back end (-EAGAIN)
+ * puts the chain back, and EPOLLOUT goes on with it: order is kept and nothing spins. Whoever is told a kick asks
+ * the policy what to do about it (mitigate.h).
+ */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "devices/virtio/net_pair.h"
+#include "vmm/util.h"
+
+/* Sends one chain. False when the back end is full and the chain has to wait. */
+static bool send_chain(struct net_queue *tx, const struct vq_chain *chain)
+{
+	struct net_pair *pair = tx->pair;
+	ssize_t sent = -EBADFD;
+
+	if (chain->readable_bytes < pair->mode.header + NET_MIN_FRAME) {
+		net_queue_count_malformed(tx);
+		return true;
+	}
+	if (tx->attached && !atomic_load_explicit(&pair->is_gone, memory_order_relaxed))
+		sent = pair->backend->ops->send(pair->backend, pair->index, chain->iov,
+						chain->readable);
+	if (sent == -EAGAIN)
+		return false;
+	if (sent >= 0) {
+		net_queue_count(tx, chain->readable_bytes);
+		return true;
+	}
+	/* EINVAL: the header makes no sense for this frame. */
+	if (sent == -EINVAL)
+		net_queue_count_malformed(tx);
+	else
+		net_count(&tx->counters.dropped, 1);
+	if (tx->attached)
+		net_queue_wire_failed(tx, "sending to", (int)-sent);
+	return true;
+}
+
+static void wait_for_room(struct net_queue *tx)
+{
+	tx->blocked = true;
+	net_count(&tx->counters.waits, 1);
+	net_queue_update_wire(tx);
+}
+
+bool net_queue_transmit(struct net_queue *tx)
+{
+	struct net_pair *pair = tx->pair;
+	struct virtqueue *vq = &tx->queue->vq;
+	struct vq_chain chain = { .iov = pair->iov, .room = NET_MAX_PIECES };
+	unsigned packets = 0;
+	uint64_t bytes = 0;
+	int popped = 1;
+
+	while (packets < tx->budget_packets && bytes < tx->budget_bytes) {
+		popped = vq_pop(vq, &chain);
+		if (popped <= 0)
+			break;
+		if (!send_chain(tx, &chain)) {
+			vq_unpop(vq, &chain);
+			wait_for_room(tx);
+			break;
+		}
+		/* The device writes nothing to a TX buffer (5.1.6.2). */
+		vq_push(vq, &chain, 0);
+		net_queue_used(tx);
+		packets++;
+		bytes += chain.readable_bytes;
+	}
+	if (packets)
+		net_queue_finish_batch(tx);
+	if (popped < 0)
+		net_queue_failed(tx);
+	return popped > 0 && !tx->blocked;
+}
+
+void net_transmit_kicked(struct loop_source *source, uint32_t events)
+{
+	struct net_queue *tx = container_of(source, struct net_queue, kick);
+	uint64_t kicks;
+
+	(void)events;
+	if (read(source->fd, &kicks, sizeof(kicks)) == sizeof(kicks))
+		net_count(&tx->counters.kicks, kicks);
+	if (tx->blocked && atomic_load(&tx->pair->is_gone)) {
+		tx->blocked = false;
+		net_queue_update_wire(tx);
+	}
+	/* One that is looked at already needs no telling. */
+	if (net_queue_usable(tx) && !tx->active && !tx->spinning) {
+		vq_kicks_disable(&tx->queue->vq);
+		net_queue_ask(tx, MITIGATE_KICKED, false);
+	}
+	net_worker_run(tx->worker);
+}
+
+/* An error is found by sending. */
+void net_transmit_room(struct loop_source *source, uint32_t events)
+{
+	struct net_queue *tx = container_of(source, struct net_queue, wire);
+
+	(void)events;
+	tx->blocked = false;
+	net_queue_update_wire(tx);
+	net_worker_run(tx->worker);
+}

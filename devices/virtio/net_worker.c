@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The worker sleeps in its loop on a few fds: a kick for each queue, the back end's, and its queues' timer. Woken,
+ * it takes its queues in turn, a bounded batch each, until none has work, with a look at the other fds once in a
+ * while (a driver can keep a ring full for ever, and timers and worker_call() shall not wait for that).
+ *
+ * A queue that was found empty meanwhile is looked at again in each round, with kicks off. Only when a whole round
+ * moved nothing are the policies asked how to wait: by spinning, which looks at all rings and fds, or by sleeping
+ * until a kick or a time. A worker that spins for one queue takes the kicks off the others, too.
+ */
+#include "devices/virtio/net_worker.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "devices/virtio/net_pair.h"
+#include "vmm/util.h"
+
+#define BATCH_ROUNDS  16u
+#define NS_PER_S      1000000000ull
+#define LOCK_PATIENCE 1000000ull /* ns between looks at who waits for us */
+
+/* ---- the lock that none has unless it is asked for ---- */
+
+void net_worker_enter_lock(struct net_worker *w)
+{
+	if (!w->lock || w->locked)
+		return;
+	while (!w->locked && !worker_awaited(&w->worker)) {
+		uint64_t at = loop_now() + LOCK_PATIENCE;
+		struct timespec until = { (time_t)(at / NS_PER_S), (long)(at % NS_PER_S) };
+
+		w->locked = !pthread_mutex_clocklock(w->lock, CLOCK_MONOTONIC, &until);
+	}
+}
+
+static void unlock(struct net_worker *w)
+{
+	if (w->locked)
+		pthread_mutex_unlock(w->lock);
+	w->locked = false;
+}
+
+void net_worker_leave_lock(struct net_worker *w)
+{
+	if (w->tuning->lock == NET_LOCK_DROP)
+		unlock(w);
+}
+
+/* ---- rounds ---- */
+
+static bool can_move(const struct net_queue *q)
+{
+	return q->active && !q->blocked && (q->tx || q->attached);
+}
+
+static bool run_batch(struct net_worker *w, struct net_queue *q)
+{
+	bool more;
+
+	net_worker_enter_lock(w);
+	more = q->tx ? net_queue_transmit(q) : net_queue_receive(q);
+	unlock(w);
+	return more;
+}
+
+static bool run_round(struct net_worker *w)
+{
+	bool more = false;
+
+	for (unsigned i = 0; i < w->count; i++)
+		if (can_move(w->queues[i]))
+			more |= run_batch(w, w->queues[i]);
+	return more;
+}
+
+static bool has_work(const struct net_worker *w)
+{
+	for (unsigned i = 0; i < w->count; i++)
+		if (can_move(w->queues[i]))
+			return true;
+	return false;
+}
+
+/* ---- waiting ---- */
+
+static bool sleeps_for_a_kick(const struct net_queue *q)
+{
+	return q->tx && net_queue_usable(q) && !q->active && !q->spinning && !q->wake;
+}
+
+/* A ring whose driver was told not to kick, though its queue sleeps. */
+static bool is_watched(const struct net_queue *q)
+{
+	return q->spinning || sleeps_for_a_kick(q);
+}
+
+static bool ring_has_work(const struct net_worker *w)
+{
+	for (unsigned i = 0; i < w->count; i++) {
+		const struct net_queue *q = w->queues[i];
+
+		if (q->tx && is_watched(q) && vq_is_ready(&q->queue->vq))
+			return true;
+	}
+	return false;
+}
+
+static uint64_t preemptions(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) ? 0 : (uint64_t)usage.ru_nivcsw;
+}
+
+/* True when there is something to do. */
+static bool look_until(struct net_worker *w, uint64_t until)
+{
+	do {
+		if (ring_has_work(w))
+			return true;
+		/* Its callbacks only mark work: we are `running`. */
+		if (loop_poll(&w->worker.loop) && (has_work(w) || worker_awaited(&w->worker)))
+			return true;
+	} while (loop_now() < until);
+	return false;
+}
+
+/* Ends a watch by `found`: true, or false when time is up. */
+static void end_watch(struct net_queue *q, bool found, bool preempted)
+{
+	if (q->spinning) {
+		net_queue_ask(q, found ? MITIGATE_FOUND : MITIGATE_MISSED, preempted);
+	} else if (sleeps_for_a_kick(q) && vq_kicks_enable(&q->queue->vq)) {
+		vq_kicks_disable(&q->queue->vq);
+		net_queue_ask(q, MITIGATE_KICKED, false);
+	}
+}
+
+static void spin(struct net_worker *w, uint64_t until)
+{
+	uint64_t before = preemptions();
+	bool found, preempted;
+
+	for (unsigned i = 0; i < w->count; i++)
+		if (sleeps_for_a_kick(w->queues[i]))
+			vq_kicks_disable(&w->queues[i]->queue->vq);
+	found = look_until(w, until);
+	preempted = preemptions() != before;
+	for (unsigned i = 0; i < w->count; i++)
+		end_watch(w->queues[i], found, preempted);
+}
+
+/* No queue had anything. True when there is more to do after all. */
+static bool settle(struct net_worker *w)
+{
+	uint64_t until = 0;
+
+	for (unsigned i = 0; i < w->count; i++) {
+		struct net_queue *q = w->queues[i];
+
+		if (!can_move(q))
+			continue;
+		q->active = false;
+		if (net_queue_usable(q) && (q->tx || q->policy.poll_max))
+			net_queue_ask(q, MITIGATE_DRAINED, false);
+		if (q->spinning)
+			until = MAX(until, q->spin_until);
+	}
+	if (has_work(w))
+		return true;
+	if (until)
+		spin(w, until);
+	return has_work(w);
+}
+
+void net_worker_run(struct net_worker *w)
+{
+	struct loop *loop = &w->worker.loop;
+
+	if (w->running)
+		return;
+	w->running = true;
+	for (unsigned i = 0; !loop_stopping(loop); i++) {
+		if (i == BATCH_ROUNDS) {
+			loop_again(loop, &w->more);
+			break;
+		}
+		if (!run_round(w) && !settle(w))
+			break;
+	}
+	w->running = false;
+	net_worker_update_timer(w);
+}
+
+static void run_on(struct loop_source *source, uint32_t events)
+{
+	(void)events;
+	net_worker_run(container_of(source, struct net_worker, more));
+}
+
+/* ---- time ---- */
+
+void net_worker_update_timer(struct net_worker *w)
+{
+	uint64_t first = 0;
+
+	for (unsigned i = 0; i < w->count; i++) {
+		const uint64_t times[] = { w->queues[i]->deadline, w->queues[i]->wake };
+
+		for (unsigned k = 0; k < ARRAY_SIZE(times); k++)
+			if (times[k] && (!first || times[k] < first))
+				first = times[k];
+	}
+	loop_set_timer(&w->worker.loop, &w->timer, first);
+}
+
+static void expire(struct net_queue *q, uint64_t now)
+{
+	if (!net_queue_usable(q))
+		return;
+	if (q->deadline && q->deadline <= now)
+		net_queue_decide_interrupt(q);
+	if (!q->wake || q->wake > now)
+		return;
+	q->wake = 0;
+	vq_kicks_disable(&q->queue->vq);
+	net_queue_ask(q, MITIGATE_EXPIRED, false);
+}
+
+static void timer_ready(struct loop_source *source, uint32_t events)
+{
+	struct net_worker *w = container_of(source, struct net_worker, timer);
+	uint64_t now = loop_now();
+
+	(void)events;
+	for (unsigned i = 0; i < w->count; i++)
+		expire(w->queues[i], now);
+	net_worker_run(w);
+	net_worker_update_timer(w);
+}
+
+/* ---- life ---- */
+
+/* First thing in the worker's thread: buffers may have been made available before DRIVER_OK. */
+static void begin(struct worker *worker)
+{
+	struct net_worker *w = container_of(worker, struct net_worker, worker);
+
+	for (unsigned i = 0; i < w->count; i++)
+		net_queue_activate(w->queues[i]);
+	net_worker_run(w);
+}
+
+int net_worker_open(struct net_worker *w, const char *name, const struct net_tuning *tuning,
+		    pthread_mutex_t *lock)
+{
+	w->count = 0;
+	w->tuning = tuning;
+	w->lock = tuning->lock == NET_LOCK_NONE ? NULL : lock;
+	w->locked = w->running = false;
+	w->timer = (struct loop_source){ .fd = -1, .ready = timer_ready };
+	w->more = (struct loop_source){ .fd = -1, .ready = run_on };
+	w->open = true;
+	return worker_init(&w->worker, name, begin);
+}
+
+int net_worker_add(struct net_worker *w, struct net_queue *q)
+{
+	w->queues[w->count++] = q;
+	return net_queue_usable(q) ? loop_add(&w->worker.loop, &q->kick, EPOLLIN) : 0;
+}
+
+void net_worker_wake(struct net_worker *w)
+{
+	loop_again(&w->worker.loop, &w->more);
+}
+
+int net_worker_start(struct net_worker *w)
+{
+	return w->count ? worker_start(&w->worker) : 0;
+}
+
+void net_worker_close(struct net_worker *w)
+{
+	if (w->open)
+		worker_fini(&w->worker);
+	w->open = false;
+	w->count = 0;
+}
