@@ -13,8 +13,19 @@
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+/*
+ * Each argument is evaluated once: it may be a call whose next answer differs. `n` gives nested
+ * ones names of their own.
+ */
+#define MIN(a, b) PICK_ONCE(a, <, b, __COUNTER__)
+#define MAX(a, b) PICK_ONCE(a, >, b, __COUNTER__)
+#define PICK_ONCE(a, op, b, n) PICK_NAMED(a, op, b, n)
+#define PICK_NAMED(a, op, b, n)                                                                    \
+	({                                                                                         \
+		__auto_type a_##n = (a);                                                           \
+		__auto_type b_##n = (b);                                                           \
+		a_##n op b_##n ? a_##n : b_##n;                                                    \
+	})
 
 #define KIB(n) ((uint64_t)(n) << 10)
 #define MIB(n) ((uint64_t)(n) << 20)

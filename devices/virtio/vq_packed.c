@@ -230,7 +230,7 @@ static void packed_kicks_disable(struct virtqueue *vq)
 static bool packed_needs_interrupt(struct virtqueue *vq)
 {
 	struct vq_packed *p = &vq->packed;
-	uint16_t to = p->next_used, count = (uint16_t)MIN(p->undecided, UINT16_MAX);
+	uint16_t to = p->next_used, count = (uint16_t)MIN(p->undecided, (uint32_t)UINT16_MAX);
 	uint16_t flags, off_wrap, at;
 
 	if (!count)

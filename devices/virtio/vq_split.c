@@ -232,7 +232,7 @@ static bool split_needs_interrupt(struct virtqueue *vq)
 {
 	struct vq_split *s = &vq->split;
 	/* Indices tell no more apart; a driver that sleeps is at most a ring behind. */
-	uint32_t count = MIN(s->undecided, UINT16_MAX);
+	uint32_t count = MIN(s->undecided, (uint32_t)UINT16_MAX);
 
 	if (!count)
 		return false;

@@ -79,7 +79,7 @@ struct nic *nic_new(const struct nic_config *config)
 	int peers[NIC_MAX_PAIRS];
 
 	assert_non_null(nic);
-	backend = loopback_open(MAX(config->pairs, 1), peers);
+	backend = loopback_open(MAX(config->pairs, 1u), peers);
 	assert_non_null(backend);
 	nic_init(nic, config, backend, peers);
 	return nic;
@@ -142,7 +142,7 @@ static void setup_queues(struct nic *nic, const struct nic_setup *setup)
 	bool many = virtio_has(f, VIRTIO_NET_F_MQ) || virtio_has(f, VIRTIO_NET_F_RSS);
 
 	nic->control = 0;
-	for (unsigned i = 0; i < MAX(setup->pairs, 1); i++) {
+	for (unsigned i = 0; i < MAX(setup->pairs, 1u); i++) {
 		if (!setup->no_rx)
 			setup_queue(nic, 2 * i, setup);
 		if (!setup->no_tx)

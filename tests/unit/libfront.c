@@ -24,6 +24,7 @@ static size_t front_room(void *ctx)
 
 	pthread_mutex_lock(&front->lock);
 	room = front->room;
+	front->room += front->growth;
 	pthread_mutex_unlock(&front->lock);
 	return room;
 }
@@ -80,6 +81,15 @@ void front_add_room(struct front *front, size_t room)
 {
 	pthread_mutex_lock(&front->lock);
 	front->room += room;
+	pthread_mutex_unlock(&front->lock);
+	chardev_input_ready(front->chardev);
+}
+
+void front_grow_room(struct front *front, size_t growth)
+{
+	pthread_mutex_lock(&front->lock);
+	front->growth = growth;
+	front->room = 1;
 	pthread_mutex_unlock(&front->lock);
 	chardev_input_ready(front->chardev);
 }

@@ -21,6 +21,7 @@ struct front {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	size_t room;
+	size_t growth; /* of the room, after each time it is asked for */
 	size_t received;
 	unsigned writables;
 	uint8_t data[FRONT_SIZE];
@@ -30,6 +31,9 @@ struct front {
 void front_attach(struct front *front, struct chardev *chardev, size_t room);
 void front_detach(struct front *front);
 void front_add_room(struct front *front, size_t room);
+
+/* Room for one byte, and for `growth` more after each question: the guest reads meanwhile. */
+void front_grow_room(struct front *front, size_t growth);
 
 /* Wait until so many bytes were received, or `writable` was called so often, in all. */
 bool front_wait_received(struct front *front, size_t count);

@@ -74,7 +74,7 @@ static bool add_with(struct traffic *t, unsigned max_pieces)
 	if (max_pieces > 1 && (!job->readable_bytes || kind_random(2)))
 		job->writable_bytes = 1 + kind_random(TRAFFIC_HALF);
 	if (job->readable_bytes)
-		readable = cut(pieces, gpa, job->readable_bytes, MAX(max_pieces / 2, 1));
+		readable = cut(pieces, gpa, job->readable_bytes, MAX(max_pieces / 2, 1u));
 	if (job->writable_bytes)
 		writable = cut(pieces + readable, gpa + TRAFFIC_HALF, job->writable_bytes, max_pieces / 2);
 	job->pieces = readable + writable;

@@ -317,6 +317,23 @@ static void test_pipe_is_not_read_ahead(void **state)
 	assert_received(rig, "56789", 5);
 }
 
+/* However the room changes meanwhile, no more is read than the console's buffer holds. */
+static void test_room_grows_meanwhile(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t data[5 * CONSOLE_INPUT_SIZE];
+
+	for (unsigned i = 0; i < sizeof(data); i++)
+		data[i] = i * 13;
+	front_detach(&rig->front);
+	front_attach(&rig->front, &rig->console.chardev, 0);
+	assert_int_equal(pipe(rig->in), 0);
+	start(rig);
+	put(rig->in[1], data, sizeof(data));
+	front_grow_room(&rig->front, sizeof(data));
+	assert_received(rig, data, sizeof(data));
+}
+
 static void test_reset_keeps_both_ways(void **state)
 {
 	struct rig *rig = *state;
@@ -552,6 +569,7 @@ int main(void)
 		TEST(test_terminal_hangs_up),
 		TEST(test_pipe_is_verbatim),
 		TEST(test_pipe_is_not_read_ahead),
+		TEST(test_room_grows_meanwhile),
 		TEST(test_reset_keeps_both_ways),
 		TEST(test_end_of_input),
 		TEST(test_regular_file),

@@ -49,7 +49,7 @@ static void test_read_at_every_offset_and_length(void **state)
 			memset(data, '.', sizeof(data));
 			assert_int_equal(iov_read(pieces, ARRAY_SIZE(pieces), offset, data, len),
 					 there);
-			assert_memory_equal(data, &"abcdefgh"[MIN(offset, 8)], there);
+			assert_memory_equal(data, &"abcdefgh"[MIN(offset, 8u)], there);
 			for (size_t i = there; i < sizeof(data); i++)
 				assert_int_equal(data[i], '.');
 		}
@@ -64,7 +64,7 @@ static void test_write_at_every_offset_and_length(void **state)
 			char want[9] = "abcdefgh";
 
 			setup(state);
-			memset(want + MIN(offset, 8), 'X', there);
+			memset(want + MIN(offset, 8u), 'X', there);
 			assert_int_equal(
 				iov_write(pieces, ARRAY_SIZE(pieces), offset, "XXXXXXXXXX", len),
 				there);

@@ -232,7 +232,7 @@ static void test_h3_flood_without_buffers(void **state)
 		assert_int_equal(net_counter(&rx->waits), waits + 1);
 		/* The tail comes out without a new frame. */
 		while (got < sent) {
-			unsigned batch = MIN(16, sent - got);
+			unsigned batch = MIN(16u, sent - got);
 
 			for (unsigned i = 0; i < batch; i++)
 				net_add_rx(nic, gpa + i * NET_SIZE, NET_SIZE);

@@ -315,6 +315,26 @@ static void test_half_closed_client_still_reads(void **state)
 	close(fd);
 }
 
+/* However the room changes meanwhile, no more is read than the socket's buffer holds. */
+static void test_room_grows_meanwhile(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t data[5000];
+	int fd;
+
+	for (unsigned i = 0; i < sizeof(data); i++)
+		data[i] = i * 13;
+	front_detach(&rig->front);
+	front_attach(&rig->front, &rig->serial.chardev, 0);
+	start(rig);
+	fd = client(rig);
+	put(fd, data, sizeof(data));
+	front_grow_room(&rig->front, sizeof(data));
+	assert_true(front_wait_received(&rig->front, sizeof(data)));
+	assert_memory_equal(rig->front.data, data, sizeof(data));
+	close(fd);
+}
+
 /* A guest that never listens does not keep later clients out. */
 static void test_deaf_guest(void **state)
 {
@@ -452,6 +472,7 @@ int main(void)
 		TEST(test_reconnect),
 		TEST(test_second_client_waits),
 		TEST(test_half_closed_client_still_reads),
+		TEST(test_room_grows_meanwhile),
 		TEST(test_deaf_guest),
 		TEST(test_slow_client_holds_the_guest_up),
 		TEST(test_stuck_client_leaves),
