@@ -315,6 +315,37 @@ static void test_half_closed_client_still_reads(void **state)
 	close(fd);
 }
 
+/* All that a client sent before it left arrives, at the guest's pace. */
+static void test_leavers_input_arrives(void **state)
+{
+	struct rig *rig = *state;
+	uint8_t data[30000];
+	int fd;
+
+	for (unsigned i = 0; i < sizeof(data); i++)
+		data[i] = i * 11;
+	front_detach(&rig->front);
+	front_attach(&rig->front, &rig->serial.chardev, 1);
+	start(rig);
+	fd = client(rig);
+	put(fd, data, sizeof(data));
+	close(fd);
+	/* Meanwhile the next client sees output, and its input comes after the leaver's. */
+	fd = client(rig);
+	put(fd, "next", 4);
+	while (poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 1) == 0)
+		guest_prints(rig, "x");
+	for (unsigned i = 0; i < sizeof(data); i += 1000) {
+		front_add_room(&rig->front, 1000);
+		assert_true(front_wait_received(&rig->front, i + 1000));
+	}
+	front_add_room(&rig->front, 3);
+	assert_true(front_wait_received(&rig->front, sizeof(data) + 4));
+	assert_memory_equal(rig->front.data, data, sizeof(data));
+	assert_memory_equal(rig->front.data + sizeof(data), "next", 4);
+	close(fd);
+}
+
 /* However the room changes meanwhile, no more is read than the socket's buffer holds. */
 static void test_room_grows_meanwhile(void **state)
 {
@@ -472,6 +503,7 @@ int main(void)
 		TEST(test_reconnect),
 		TEST(test_second_client_waits),
 		TEST(test_half_closed_client_still_reads),
+		TEST(test_leavers_input_arrives),
 		TEST(test_room_grows_meanwhile),
 		TEST(test_deaf_guest),
 		TEST(test_slow_client_holds_the_guest_up),
