@@ -231,6 +231,7 @@ static void net_deactivate(struct virtio_device *device)
 		net_pair_stop(net->pairs[i]);
 	/* One pair, and the device's own address, after reset. */
 	net_set_pairs(net, 1);
+	net->driver_pairs = 1;
 	net_set_mac(net, net->own_mac);
 	/* What it was asked to announce was the old driver's. */
 	atomic_fetch_and(&net->status, (unsigned short)~VIRTIO_NET_S_ANNOUNCE);
@@ -419,7 +420,7 @@ int virtio_net_init(struct virtio_net *net, const struct virtio_net_options *opt
 	memset(net, 0, sizeof(*net));
 	net->backend = backend;
 	net->pair_count = backend->queues;
-	net->active_pairs = 1;
+	net->active_pairs = net->driver_pairs = 1;
 	net->tuning = options->tuning;
 	net->guest_cpus = options->guest_cpus;
 	net->lock = options->lock;

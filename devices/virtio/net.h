@@ -51,6 +51,7 @@ struct virtio_net {
 	struct mitigate_config policy;
 	unsigned pair_count;
 	unsigned active_pairs; /* attached to the back end */
+	unsigned driver_pairs; /* of these, what the driver's last command asked for */
 	struct net_mode mode;
 
 	/* The control queue; all of it the control worker's while that runs. */

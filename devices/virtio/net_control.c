@@ -52,20 +52,32 @@ static bool set_pairs_and_steering(struct virtio_net *net, unsigned pairs, const
 
 static bool set_pairs(void *ctx, unsigned pairs)
 {
+	struct virtio_net *net = ctx;
+
 	/* It ends a steering by RSS (5.1.6.5.6). */
-	return set_pairs_and_steering(ctx, pairs, NULL);
+	if (!set_pairs_and_steering(net, pairs, NULL))
+		return false;
+	net->driver_pairs = pairs;
+	return true;
 }
 
+/*
+ * RSS takes no pair out of use: Linux's driver (6.1, and others once the user has set a table) goes on saying how
+ * many TX queues it had when it started, and sends on all that it asked for later. What arrives goes by the table
+ * in any case. Without steering it would go to every pair, hence to those only of which the driver knows.
+ */
 static bool set_rss(void *ctx, const struct net_rss *rss, unsigned pairs)
 {
 	struct virtio_net *net = ctx;
 	struct net_rss *next = &net->rss[!net->rss_in_use];
+	unsigned attached = MAX(pairs, net->active_pairs);
 
 	*next = *rss;
 	if (!rss->steering)
-		pairs = net->active_pairs;
-	if (!set_pairs_and_steering(net, pairs, rss->steering ? next : NULL))
+		pairs = attached = net->driver_pairs;
+	if (!set_pairs_and_steering(net, attached, rss->steering ? next : NULL))
 		return false;
+	net->driver_pairs = pairs;
 	for (unsigned i = 0; i < net->pair_count; i++)
 		net_pair_set_rss(net->pairs[i], next);
 	net->rss_in_use = !net->rss_in_use;
