@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Threads that fire race with vCPUs that mask and unmask, without a lock between them. The firer of a
- * masked vector sets its pending bit and then looks at the mask again; the unmasker clears the mask
- * and then takes the pending bit. With a full order on both sides at least one of them sees the
- * other's write, and the exchange on the pending bit lets only one fire.
+ * Threads that fire race with vCPUs that mask and unmask, without a lock between them. The firer of
+ * a masked vector sets its pending bit and then looks at the mask again; the unmasker clears the
+ * mask and then takes the pending bit. With a full order on both sides at least one of them sees
+ * the other's write, and the exchange on the pending bit lets only one fire.
  *
- * A message is routed when its vector is, or becomes, unmasked with other contents than before, which
- * leaves the many writes that a driver makes to masked entries without cost.
+ * A message is routed when its vector is, or becomes, unmasked with other contents than before,
+ * which leaves the many writes that a driver makes to masked entries without cost.
  */
 #include "devices/msix.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * MSI-X of one PCI function (PCI Local Bus 3.0, section 6.8.2): the capability, the vector table, the
- * pending bits, and masking by vector and by function.
+ * MSI-X of one PCI function (PCI Local Bus 3.0, section 6.8.2): the capability, the vector table,
+ * the pending bits, and masking by vector and by function.
  *
  * What it does outwards are two things: it routes a vector (its message changed) and fires one.
  */
@@ -48,8 +48,8 @@ struct msix {
 };
 
 /*
- * Adds MSI-X with `count` vectors (1 to MSIX_MAX_VECTORS) to a function that is not plugged yet, its
- * table and pending bits in BAR `bar`. 0 or -ENOMEM. msix_fini() is fine on a zeroed struct.
+ * Adds MSI-X with `count` vectors (1 to MSIX_MAX_VECTORS) to a function that is not plugged yet,
+ * its table and pending bits in BAR `bar`. 0 or -ENOMEM. msix_fini() is fine on a zeroed struct.
  */
 int msix_init(struct msix *msix, struct pci_function *function, unsigned bar, unsigned count,
 	      const struct msix_ops *ops, void *ctx);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A write to configuration space changes the bits that the write mask allows; then whatever depends
- * on the command register or a BAR is brought in line. A BAR answers where its register says once its
- * decoding is enabled. When that place cannot be had (outside the bridge's window, or taken: the guest
- * sizes a BAR with decoding on, or puts it onto another) it goes on answering where it was, so a guest
- * can lose neither a device nor hide another behind it.
+ * on the command register or a BAR is brought in line. A BAR answers where its register says once
+ * its decoding is enabled. When that place cannot be had (outside the bridge's window, or taken:
+ * the guest sizes a BAR with decoding on, or puts it onto another) it goes on answering where it
+ * was, so a guest can lose neither a device nor hide another behind it.
  */
 #include "devices/pci.h"
 
@@ -57,7 +57,8 @@ static uint32_t bar_address_mask(const struct pci_bar *bar)
 void pci_add_bar(struct pci_function *function, unsigned bar, enum pci_space space, uint32_t size,
 		 const struct bus_ops *ops, void *ctx)
 {
-	function->bars[bar] = (struct pci_bar){ .space = space, .size = size, .ops = ops, .ctx = ctx };
+	function->bars[bar] =
+		(struct pci_bar){ .space = space, .size = size, .ops = ops, .ctx = ctx };
 	store_le(&function->writable[bar_register(bar)], 4, ~(size - 1));
 	put(function, bar_register(bar), 4, space == PCI_SPACE_IO ? PCI_BASE_ADDRESS_SPACE_IO : 0);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * One PCI function: 256 bytes of configuration space with a write mask beside them, BARs that answer on
- * the buses where the guest puts them, capabilities, and the INTx pin (PCI Local Bus 3.0, chapter 6).
+ * One PCI function: 256 bytes of configuration space with a write mask beside them, BARs that
+ * answer on the buses where the guest puts them, capabilities, and the INTx pin (PCI Local Bus 3.0,
+ * chapter 6).
  *
  * Configuration accesses come one at a time, under the lock of the host bridge it is plugged into.
  */
@@ -73,7 +74,8 @@ void pci_add_bar(struct pci_function *function, unsigned bar, enum pci_space spa
 
 /*
  * Adds a capability before plugging: `len` bytes of `body` follow its id and next pointer, writable
- * where `writable` (as long as `body`; NULL: nowhere) says. Returns its offset in the configuration space.
+ * where `writable` (as long as `body`; NULL: nowhere) says. Returns its offset in the configuration
+ * space.
  */
 unsigned pci_add_capability(struct pci_function *function, uint8_t id, const void *body,
 			    const void *writable, unsigned len);
@@ -82,8 +84,8 @@ unsigned pci_add_capability(struct pci_function *function, uint8_t id, const voi
 void pci_add_intx(struct pci_function *function);
 
 /*
- * Raises or lowers the INTx pin, from any thread. The line follows unless the guest set the interrupt
- * disable bit.
+ * Raises or lowers the INTx pin, from any thread. The line follows unless the guest set the
+ * interrupt disable bit.
  */
 void pci_set_intx(struct pci_function *function, bool asserted);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Two ways lead to the same configuration bytes: the address and data ports that every PC has, which
- * early boot uses, and ECAM. Both decode to (slot, offset) and end in access(), under one lock.
+ * Two ways lead to the same configuration bytes: the address and data ports that every PC has,
+ * which early boot uses, and ECAM. Both decode to (slot, offset) and end in access(), under one
+ * lock.
  *
  * Slots share INTx lines, and the platform knows a line's level only, so the level of a line is
  * computed from all functions on it each time one changes.
@@ -168,7 +169,8 @@ static void port_write(void *ctx, uint64_t port, const void *data, unsigned len)
 const struct bus_ops pci_host_port_ops = { .read = port_read, .write = port_write };
 
 /* ECAM: 4 KiB a function, eight functions a slot; only function 0 is there. */
-static void ecam_access(struct pci_host *host, uint64_t offset, void *data, unsigned len, bool write)
+static void ecam_access(struct pci_host *host, uint64_t offset, void *data, unsigned len,
+			bool write)
 {
 	unsigned slot = (unsigned)(offset >> 15);
 	unsigned function = offset >> 12 & 7;

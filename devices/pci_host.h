@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The PCI host bridge: bus 0 with 32 slots of one function each, its configuration space by ECAM and by
- * the ports 0xCF8 and 0xCFC, the windows BARs live in, and the INTx lines the slots share.
+ * The PCI host bridge: bus 0 with 32 slots of one function each, its configuration space by ECAM
+ * and by the ports 0xCF8 and 0xCFC, the windows BARs live in, and the INTx lines the slots share.
  */
 #ifndef WHELP_PCI_HOST_H
 #define WHELP_PCI_HOST_H
@@ -52,8 +52,8 @@ void pci_host_init(struct pci_host *host, const struct pci_host_config *config);
 void pci_host_fini(struct pci_host *host);
 
 /*
- * Plugs a complete function into a free slot and gives its BARs addresses, as firmware would; the guest
- * enables them. 0, -EBUSY (slot taken or none such) or -ENOSPC (a window is full).
+ * Plugs a complete function into a free slot and gives its BARs addresses, as firmware would; the
+ * guest enables them. 0, -EBUSY (slot taken or none such) or -ENOSPC (a window is full).
  */
 int pci_host_plug(struct pci_host *host, unsigned slot, struct pci_function *function);
 

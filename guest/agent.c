@@ -272,7 +272,10 @@ static void abort_job(struct job *j)
 	close_fd(&j->out);
 }
 
-/* A shell ignores the keyboard's signals in what it starts in the background, and so did init with us. */
+/*
+ * A shell ignores the keyboard's signals in what it starts in the background, and so did init with
+ * us.
+ */
 static void default_signals(void)
 {
 	static const int signals[] = { SIGPIPE, SIGINT, SIGQUIT };
@@ -524,7 +527,8 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	if (argc != 2) {
-		fprintf(stderr, "usage: agent DEVICE\n       agent --exec COMMAND... (with default signals)\n");
+		fprintf(stderr, "usage: agent DEVICE\n       agent --exec COMMAND... (with default "
+				"signals)\n");
 		return EXIT_FAILURE;
 	}
 	a.tty = open_port(argv[1]);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Preloaded into a VMM: at its first KVM_RUN it writes what CPU time the process has used since it was
- * made, and ends it. The kernel keeps that time to the nanosecond, so unlike sampling from outside this
- * is exact, and unlike tracing it adds next to nothing: its own loading, some 0.1 ms.
+ * Preloaded into a VMM: at its first KVM_RUN it writes what CPU time the process has used since it
+ * was made, and ends it. The kernel keeps that time to the nanosecond, so unlike sampling from
+ * outside this is exact, and unlike tracing it adds next to nothing: its own loading, some 0.1 ms.
  *
- * One line goes to the fd in $FIRST_RUN_FD, all in ns: the CPU time, how much of it went into pread()
- * (which is how files get into guest memory), and CLOCK_MONOTONIC.
+ * One line goes to the fd in $FIRST_RUN_FD, all in ns: the CPU time, how much of it went into
+ * pread() (which is how files get into guest memory), and CLOCK_MONOTONIC.
  */
 #include <linux/kvm.h>
 #include <stdarg.h>

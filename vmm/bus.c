@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A sorted array under a reader-writer lock. The lock is held only to look a range up and copy it, not
- * over the callback: a write to PCI configuration space may move a BAR on the very bus it came by. The
- * data path does not come here (kicks are ioeventfds, interrupts irqfds), so the lock costs nothing
- * that counts.
+ * A sorted array under a reader-writer lock. The lock is held only to look a range up and copy it,
+ * not over the callback: a write to PCI configuration space may move a BAR on the very bus it came
+ * by. The data path does not come here (kicks are ioeventfds, interrupts irqfds), so the lock costs
+ * nothing that counts.
  */
 #include "vmm/bus.h"
 
@@ -27,7 +27,9 @@ void bus_fini(struct bus *bus)
 	bus->count = bus->room = 0;
 }
 
-/* The number of ranges whose base is at most `addr`, which is where a range at `addr` + 1 would go. */
+/*
+ * The number of ranges whose base is at most `addr`, which is where a range at `addr` + 1 would go.
+ */
 static unsigned upper_bound(const struct bus *bus, uint64_t addr)
 {
 	unsigned lo = 0, hi = bus->count;

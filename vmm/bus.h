@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * An address space of the guest's that devices answer in: one bus for port I/O, one for MMIO. It maps
- * disjoint ranges to a device's read and write callbacks, which get an offset into their range: a
- * device never knows its base.
+ * An address space of the guest's that devices answer in: one bus for port I/O, one for MMIO. It
+ * maps disjoint ranges to a device's read and write callbacks, which get an offset into their
+ * range: a device never knows its base.
  *
- * Ranges may be added and removed while vCPUs run (a guest moves a BAR). A callback runs without the
- * bus's lock, hence may do so itself; it may also still be running, in another thread, when
+ * Ranges may be added and removed while vCPUs run (a guest moves a BAR). A callback runs without
+ * the bus's lock, hence may do so itself; it may also still be running, in another thread, when
  * bus_remove() of its range returns: a range's context must outlive the vCPUs.
  */
 #ifndef WHELP_BUS_H
@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 /*
- * `len` is 1 to 8 bytes, and [offset, offset + len) lies inside the range. Devices are little-endian.
- * Either callback may be NULL: reads then give all ones, writes are dropped.
+ * `len` is 1 to 8 bytes, and [offset, offset + len) lies inside the range. Devices are
+ * little-endian. Either callback may be NULL: reads then give all ones, writes are dropped.
  */
 struct bus_ops {
 	void (*read)(void *ctx, uint64_t offset, void *data, unsigned len);

@@ -382,8 +382,8 @@ static void write_chunk(struct console *console)
 }
 
 /*
- * A kernel prints a byte at a time. A wake-up and a write() for each would cost more than the guest's own
- * work, and take the CPU from it: so the writer lets a little come together first.
+ * A kernel prints a byte at a time. A wake-up and a write() for each would cost more than the
+ * guest's own work, and take the CPU from it: so the writer lets a little come together first.
  */
 static void gather(struct console *console)
 {

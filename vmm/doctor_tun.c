@@ -49,8 +49,9 @@ struct findings {
 };
 
 /*
- * Loads a program for steering, in place of the real one: it has a loop, which the kernel takes only
- * from who has CAP_BPF (or CAP_SYS_ADMIN), as it does long programs. The program's fd or -errno.
+ * Loads a program for steering, in place of the real one: it has a loop, which the kernel takes
+ * only from who has CAP_BPF (or CAP_SYS_ADMIN), as it does long programs. The program's fd or
+ * -errno.
  */
 static int load_program(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Arrays of iovecs as one stretch of bytes, counted from 0. Nothing here writes beyond what the array
- * describes; each function says how much it did.
+ * Arrays of iovecs as one stretch of bytes, counted from 0. Nothing here writes beyond what the
+ * array describes; each function says how much it did.
  */
 #ifndef WHELP_IOV_H
 #define WHELP_IOV_H

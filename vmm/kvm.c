@@ -2,8 +2,9 @@
 /*
  * KVM keeps one table of interrupt routes per VM and replaces it whole, waiting for an RCU grace
  * period each time. So messages are staged in an array here, under a lock, and the table is built
- * from it at a commit: a driver that sets up many vectors costs one replacement. Every message source
- * is a GSI of its own with an irqfd, so that raising it is one write to an eventfd, from any thread.
+ * from it at a commit: a driver that sets up many vectors costs one replacement. Every message
+ * source is a GSI of its own with an irqfd, so that raising it is one write to an eventfd, from any
+ * thread.
  */
 #include "vmm/kvm.h"
 
@@ -56,8 +57,8 @@ const char *kvm_device_remedy(enum kvm_device_status status)
 	case KVM_DEVICE_OK:
 		return "";
 	case KVM_DEVICE_MISSING:
-		return "does not exist: load kvm_intel or kvm_amd, and enable virtualization in the "
-		       "firmware (or nested virtualization in the hypervisor)";
+		return "does not exist: load kvm_intel or kvm_amd, and enable virtualization in "
+		       "the firmware (or nested virtualization in the hypervisor)";
 	case KVM_DEVICE_DENIED:
 		return "permission denied: add yourself to its group (usually kvm), or run as root";
 	case KVM_DEVICE_UNUSABLE:
@@ -105,8 +106,8 @@ static int check_required(const struct kvm *kvm)
 	for (unsigned i = 0; i < ARRAY_SIZE(capabilities); i++) {
 		if (!capabilities[i].required || kvm_check(kvm->system_fd, capabilities[i].number))
 			continue;
-		log_error("%s: this KVM lacks the capability %s: use a newer kernel", KVM_DEVICE_PATH,
-			  capabilities[i].name);
+		log_error("%s: this KVM lacks the capability %s: use a newer kernel",
+			  KVM_DEVICE_PATH, capabilities[i].name);
 		return -EOPNOTSUPP;
 	}
 	return 0;
@@ -122,7 +123,7 @@ static int create_vm(struct kvm *kvm)
 		int err = errno;
 
 		log_error("%s: cannot make a VM: %s%s", KVM_DEVICE_PATH, strerror(err),
-			  err == EBUSY ? "; another hypervisor holds the CPU's virtualization" : "");
+			  err == EBUSY ? "; another hypervisor holds the CPU's VT-x or SVM" : "");
 		return -err;
 	}
 	return 0;
@@ -205,7 +206,10 @@ unsigned kvm_max_vcpus(const struct kvm *kvm)
 	return max > 0 ? (unsigned)max : (unsigned)MAX(kvm_check(kvm->vm_fd, KVM_CAP_NR_VCPUS), 1);
 }
 
-/* The routes KVM starts with: inputs 0 to 15 reach both the PICs and the IOAPIC, the rest the IOAPIC. */
+/*
+ * The routes KVM starts with: inputs 0 to 15 reach both the PICs and the IOAPIC, the rest the
+ * IOAPIC.
+ */
 static unsigned add_chip_routes(struct kvm_irq_routing_entry *entries)
 {
 	unsigned n = 0;
@@ -355,7 +359,12 @@ static void msi_set(void *ctx, unsigned source, uint64_t address, uint32_t data)
 	pthread_mutex_lock(&kvm->route_lock);
 	msi = &kvm->msis[source];
 	if (!msi->set || msi->address != address || msi->data != data) {
-		*msi = (struct msi_source){ .fd = msi->fd, .address = address, .data = data, .set = true };
+		*msi = (struct msi_source){
+			.fd = msi->fd,
+			.address = address,
+			.data = data,
+			.set = true,
+		};
 		kvm->routes_dirty = true;
 	}
 	pthread_mutex_unlock(&kvm->route_lock);

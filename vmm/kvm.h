@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * KVM's system and VM: the device node, one virtual machine with its memory slots, interrupt routes,
- * irqfds and ioeventfds. Functions return 0 or -errno; those that log say so.
+ * KVM's system and VM: the device node, one virtual machine with its memory slots, interrupt
+ * routes, irqfds and ioeventfds. Functions return 0 or -errno; those that log say so.
  */
 #ifndef WHELP_KVM_H
 #define WHELP_KVM_H
@@ -27,8 +27,8 @@ enum kvm_device_status {
 };
 
 /*
- * Opens `path` and asks for the API version. Returns the fd, which the caller closes, or -1; `*status`
- * says why, and `*version` (may be NULL) is what it answered, 0 if nothing.
+ * Opens `path` and asks for the API version. Returns the fd, which the caller closes, or -1;
+ * `*status` says why, and `*version` (may be NULL) is what it answered, 0 if nothing.
  */
 int kvm_device_open(const char *path, enum kvm_device_status *status, int *version);
 

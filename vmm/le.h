@@ -3,9 +3,9 @@
  * Little-endian fields that the guest and the device share. The types are structs, so that a plain
  * read or write does not compile: every access names how it is ordered, and happens exactly once.
  *
- * `_relaxed` reads or writes once without ordering; `_acquire` orders later accesses after the load;
- * `_release` orders earlier accesses before the store. A comment at each acquire, release and fence
- * names its partner on the other side.
+ * `_relaxed` reads or writes once without ordering; `_acquire` orders later accesses after the
+ * load; `_release` orders earlier accesses before the store. A comment at each acquire, release and
+ * fence names its partner on the other side.
  */
 #ifndef WHELP_LE_H
 #define WHELP_LE_H

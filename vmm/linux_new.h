@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Constants of the Linux headers that are newer than Debian 12's (Linux 6.1), each with the version it came
- * in. The only place for them; a header that has one already wins.
+ * Constants of the Linux headers that are newer than Debian 12's (Linux 6.1), each with the version
+ * it came in. The only place for them; a header that has one already wins.
  */
 #ifndef WHELP_LINUX_NEW_H
 #define WHELP_LINUX_NEW_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Messages to the user: one line each on stderr, prefixed "whelp: ". A function that fails for a
- * reason the user can act on logs that one line itself and returns -errno; its callers only pass the
- * error on, so that one fault never prints two messages.
+ * reason the user can act on logs that one line itself and returns -errno; its callers only pass
+ * the error on, so that one fault never prints two messages.
  */
 #ifndef WHELP_LOG_H
 #define WHELP_LOG_H

@@ -35,14 +35,18 @@ struct loop {
 int loop_init(struct loop *loop);
 void loop_fini(struct loop *loop);
 
-/* Watch `source` for `events` (EPOLLIN, ...), change what it is watched for, or let it go. 0 or -errno. */
+/*
+ * Watch `source` for `events` (EPOLLIN, ...), change what it is watched for, or let it go. 0 or
+ * -errno.
+ */
 int loop_add(struct loop *loop, struct loop_source *source, uint32_t events);
 int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_source *source);
 
 /*
- * For a callback that has more to do than it should at once: calls `source`, which need not be in the loop,
- * without events as soon as no other is ready. There is one such source at a time. From the loop's thread.
+ * For a callback that has more to do than it should at once: calls `source`, which need not be in
+ * the loop, without events as soon as no other is ready. There is one such source at a time. From
+ * the loop's thread.
  */
 void loop_again(struct loop *loop, struct loop_source *source);
 
@@ -107,9 +111,9 @@ int worker_start(struct worker *worker);
 void worker_stop(struct worker *worker);
 
 /*
- * Runs `run(ctx)` on the worker's thread, between two of its callbacks, and returns when it has run: a way to
- * change what the thread owns. On a worker that does not run, it is called here. Callers take turns; not from
- * the worker's own thread.
+ * Runs `run(ctx)` on the worker's thread, between two of its callbacks, and returns when it has
+ * run: a way to change what the thread owns. On a worker that does not run, it is called here.
+ * Callers take turns; not from the worker's own thread.
  */
 void worker_call(struct worker *worker, void (*run)(void *ctx), void *ctx);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A machine has two parts. The host's part (files, taps, terminal, socket, signals) is opened once and
- * lasts until the end. The guest's part (VM, memory, CPUs, devices) is built on it, and a reset is to
- * take it down and build it anew: whatever state a device or KVM has, none of it can survive.
+ * A machine has two parts. The host's part (files, taps, terminal, socket, signals) is opened once
+ * and lasts until the end. The guest's part (VM, memory, CPUs, devices) is built on it, and a reset
+ * is to take it down and build it anew: whatever state a device or KVM has, none of it can survive.
  *
  * The main thread sleeps in its loop on signals and on what vCPU threads report. The first report
  * decides; later ones belong to a guest that is about to be stopped.
@@ -119,7 +119,8 @@ static void event_ready(struct loop_source *source, uint32_t events)
 		break;
 	case GUEST_RESET:
 		if (m->config->no_reboot)
-			finish(m, EXIT_REBOOT, true, "the guest rebooted, and --no-reboot was given");
+			finish(m, EXIT_REBOOT, true,
+			       "the guest rebooted, and --no-reboot was given");
 		else
 			reset(m);
 		break;
@@ -185,7 +186,10 @@ static void signal_ready(struct loop_source *source, uint32_t events)
 
 /* ---- the host's part ---- */
 
-/* Blocks `count` signals and opens a signalfd for them, before the first thread is made: all inherit it. */
+/*
+ * Blocks `count` signals and opens a signalfd for them, before the first thread is made: all
+ * inherit it.
+ */
 static int take_signals(struct loop_source *source, const int *signals, unsigned count)
 {
 	sigset_t set;
@@ -239,8 +243,8 @@ static int claim_fds(const struct net_config *net)
 	for (unsigned i = 0; i < net->fd_count; i++) {
 		if (!fcntl(net->fds[i], F_SETFD, FD_CLOEXEC))
 			continue;
-		log_error("--net fd=%d: no file of that number is open: whoever starts whelp has to "
-			  "pass it on, without close-on-exec", net->fds[i]);
+		log_error("--net fd=%d: no file of that number is open: whoever starts whelp has "
+			  "to pass it on, without close-on-exec", net->fds[i]);
 		return -EBADF;
 	}
 	return 0;

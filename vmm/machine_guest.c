@@ -53,8 +53,8 @@ static int add_ram(struct mem *mem, uint64_t size)
 	if (!err && size > low)
 		err = mem_add(mem, LAYOUT_GAP_END, size - low);
 	if (err)
-		log_error("--memory %lluM: the host does not give that much: %s; ask for less, or raise "
-			  "`ulimit -v`", (unsigned long long)(size >> 20), strerror(-err));
+		log_error("--memory %lluM: the host does not give that much: %s; ask for less, or "
+			  "raise `ulimit -v`", (unsigned long long)(size >> 20), strerror(-err));
 	return err;
 }
 
@@ -127,8 +127,9 @@ static int build_board(struct guest *g)
 }
 
 /*
- * Without one from the user, an address that is the same each time on this host's tap, and differs from
- * that of other hosts and taps: a hash of both names (FNV-1a) in a locally administered address.
+ * Without one from the user, an address that is the same each time on this host's tap, and differs
+ * from that of other hosts and taps: a hash of both names (FNV-1a) in a locally administered
+ * address.
  */
 static void choose_mac(uint8_t mac[6], const struct net_config *config, const char *tap)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The part of a machine that a reset replaces: the VM, its memory, CPUs and devices, built on files and
- * back ends that stay.
+ * The part of a machine that a reset replaces: the VM, its memory, CPUs and devices, built on files
+ * and back ends that stay.
  */
 #ifndef WHELP_MACHINE_GUEST_H
 #define WHELP_MACHINE_GUEST_H

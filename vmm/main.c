@@ -33,7 +33,10 @@ int main(int argc, char **argv)
 {
 	struct options options;
 
-	/* A closed standard descriptor would be given to the next file opened, which then gets our output. */
+	/*
+	 * A closed standard descriptor would be given to the next file opened, which then gets our
+	 * output.
+	 */
 	if (console_reserve_stdio())
 		return EXIT_SETUP;
 	/* A reader that went away is reported where the write fails. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Guest memory is private, anonymous and not reserved: a page of it costs the host nothing until the
- * guest touches it. With at most four regions a linear search beats anything cleverer, and there is
- * no lock because nothing changes once vCPUs or workers run.
+ * Guest memory is private, anonymous and not reserved: a page of it costs the host nothing until
+ * the guest touches it. With at most four regions a linear search beats anything cleverer, and
+ * there is no lock because nothing changes once vCPUs or workers run.
  */
 #include "vmm/mem.h"
 
@@ -20,8 +20,8 @@ void mem_init(struct mem *mem)
 }
 
 /*
- * Reserves `size` bytes whose host address is a multiple of a huge page, as every region's gpa is: only
- * where both agree can the host map the guest with huge pages.
+ * Reserves `size` bytes whose host address is a multiple of a huge page, as every region's gpa is:
+ * only where both agree can the host map the guest with huge pages.
  */
 static void *map_aligned(uint64_t size)
 {
@@ -57,7 +57,10 @@ int mem_add(struct mem *mem, uint64_t gpa, uint64_t size)
 	host = map_aligned(size);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	/* Fewer, larger page faults and TLB entries; a kernel without them says no, and that is fine. */
+	/*
+	 * Fewer, larger page faults and TLB entries; a kernel without them says no, and that is
+	 * fine.
+	 */
 	madvise(host, size, MADV_HUGEPAGE);
 	madvise(host, size, MADV_DONTDUMP);
 	mem->regions[mem->count++] = (struct mem_region){ .gpa = gpa, .size = size, .host = host };

@@ -3,9 +3,9 @@
  * The guest's physical memory: a few regions of host memory, added while the machine is built and
  * immutable once it runs, hence read from every thread without a lock.
  *
- * A pointer into guest memory comes only from mem_ptr() or mem_iov(), which take a length: an address
- * that the guest chose can never yield a pointer to less than what the caller asked for. The guest
- * may change the bytes behind it at any moment.
+ * A pointer into guest memory comes only from mem_ptr() or mem_iov(), which take a length: an
+ * address that the guest chose can never yield a pointer to less than what the caller asked for.
+ * The guest may change the bytes behind it at any moment.
  */
 #ifndef WHELP_MEM_H
 #define WHELP_MEM_H
@@ -39,15 +39,15 @@ int mem_add(struct mem *mem, uint64_t gpa, uint64_t size);
 void mem_fini(struct mem *mem);
 
 /*
- * A pointer to the `len` bytes at `gpa`, or NULL unless all of them lie in one region. `len` 0 gives
- * NULL too: there is nothing to point to.
+ * A pointer to the `len` bytes at `gpa`, or NULL unless all of them lie in one region. `len` 0
+ * gives NULL too: there is nothing to point to.
  */
 void *mem_ptr(const struct mem *mem, uint64_t gpa, uint64_t len);
 
 /*
- * Describes the `len` bytes at `gpa` as at most `max` pieces in `iov`, splitting where regions meet.
- * Returns the number of pieces, -EFAULT when a byte lies outside every region or `len` is 0, -E2BIG
- * when `max` pieces do not suffice.
+ * Describes the `len` bytes at `gpa` as at most `max` pieces in `iov`, splitting where regions
+ * meet. Returns the number of pieces, -EFAULT when a byte lies outside every region or `len` is 0,
+ * -E2BIG when `max` pieces do not suffice.
  */
 int mem_iov(const struct mem *mem, uint64_t gpa, uint64_t len, struct iovec *iov, unsigned max);
 

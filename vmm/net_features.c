@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The needs are those that the specification lists (5.1.3.1), and a few that follow from it: an
- * announcement is asked for in the field that `status` brings, and what is set up or read by commands
- * needs their queue.
+ * announcement is asked for in the field that `status` brings, and what is set up or read by
+ * commands needs their queue.
  */
 #include "vmm/net_features.h"
 

@@ -21,12 +21,16 @@ enum net_feature_use {
 };
 
 struct net_feature {
-	/* Lower case, as in the specification, without VIRTIO_NET_F_, VIRTIO_RING_F_ or VIRTIO_F_. */
+	/*
+	 * Lower case, as in the specification, without VIRTIO_NET_F_, VIRTIO_RING_F_ or VIRTIO_F_.
+	 */
 	const char *name;
 	unsigned bit;
 	const char *help; /* one line: what it does here */
 	enum net_feature_use use;
-	/* Bits without which it must not be offered (5.1.3.1): all of them, or any one; ascending. */
+	/*
+	 * Bits without which it must not be offered (5.1.3.1): all of them, or any one; ascending.
+	 */
 	unsigned char need_count;
 	bool any;
 	unsigned char needs[NET_FEATURE_MAX_NEEDS];

@@ -20,8 +20,8 @@ struct platform_ops {
 	void (*msi_free)(void *ctx, unsigned source);
 
 	/*
-	 * Sets a source's message. It takes effect at msi_commit(), which is costly (KVM replaces its
-	 * whole table, and waits): set all that changes, then commit once. 0 or -errno.
+	 * Sets a source's message. It takes effect at msi_commit(), which is costly (KVM replaces
+	 * its whole table, and waits): set all that changes, then commit once. 0 or -errno.
 	 */
 	void (*msi_set)(void *ctx, unsigned source, uint64_t address, uint32_t data);
 	int (*msi_commit)(void *ctx);
@@ -32,7 +32,9 @@ struct platform_ops {
 	 */
 	int (*kick_fd)(void *ctx, enum platform_space space, uint64_t addr, int fd, bool on);
 
-	/* Drives interrupt line `line` (the IOAPIC's input number), level-triggered lines by level. */
+	/*
+	 * Drives interrupt line `line` (the IOAPIC's input number), level-triggered lines by level.
+	 */
 	void (*irq_line)(void *ctx, unsigned line, bool level);
 };
 

@@ -50,8 +50,8 @@ static inline bool is_power_of_two(uint64_t value)
 }
 
 /*
- * True when [start, start + len) lies inside [base, base + size). Written with subtractions only, so
- * that no guest-given number can wrap it.
+ * True when [start, start + len) lies inside [base, base + size). Written with subtractions only,
+ * so that no guest-given number can wrap it.
  */
 static inline bool range_inside(uint64_t start, uint64_t len, uint64_t base, uint64_t size)
 {

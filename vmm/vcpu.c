@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Stopping a vCPU must never be lost: a signal that arrives just before KVM_RUN would be, so the stop
- * first sets immediate_exit in the shared page, which makes the next KVM_RUN return at once, and then
- * sends the signal, which ends one that is under way.
+ * Stopping a vCPU must never be lost: a signal that arrives just before KVM_RUN would be, so the
+ * stop first sets immediate_exit in the shared page, which makes the next KVM_RUN return at once,
+ * and then sends the signal, which ends one that is under way.
  */
 #include "vmm/vcpu.h"
 
@@ -121,8 +121,8 @@ static void handle_exit(struct vcpu *vcpu)
 			  instruction_pointer(vcpu), run->internal.suberror);
 		break;
 	case KVM_EXIT_FAIL_ENTRY:
-		log_error("CPU %u at 0x%llx: the hardware refuses to enter the guest, reason 0x%llx",
-			  vcpu->id, instruction_pointer(vcpu),
+		log_error("CPU %u at 0x%llx: the hardware refuses to enter the guest, reason "
+			  "0x%llx", vcpu->id, instruction_pointer(vcpu),
 			  (unsigned long long)run->fail_entry.hardware_entry_failure_reason);
 		break;
 	default:

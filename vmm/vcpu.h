@@ -18,7 +18,7 @@ struct kvm_run;
 
 enum vcpu_end {
 	VCPU_TRIPLE_FAULT,   /* KVM_EXIT_SHUTDOWN */
-	VCPU_INTERNAL_ERROR, /* KVM cannot go on: internal error, failed entry, unknown exit; logged */
+	VCPU_INTERNAL_ERROR, /* KVM cannot go on: an error of its own, failed entry, unknown exit */
 };
 
 struct vcpu {
@@ -37,7 +37,9 @@ struct vcpu {
 	pthread_t thread;
 };
 
-/* Makes vCPU `id` of the VM; registers and CPUID are the arch folder's to set. Logs; 0 or -errno. */
+/*
+ * Makes vCPU `id` of the VM; registers and CPUID are the arch folder's to set. Logs; 0 or -errno.
+ */
 int vcpu_init(struct vcpu *vcpu, const struct kvm *kvm, unsigned id);
 
 /* Stops it if need be. Fine on a zeroed vCPU with `fd` -1. */
@@ -53,8 +55,8 @@ void vcpu_request_stop(struct vcpu *vcpu);
 void vcpu_join(struct vcpu *vcpu);
 
 /*
- * Installs the handler of the signal that kicks vCPU threads out of KVM_RUN. Once per process, before
- * the first vcpu_start().
+ * Installs the handler of the signal that kicks vCPU threads out of KVM_RUN. Once per process,
+ * before the first vcpu_start().
  */
 int vcpu_install_kick(void);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Where a NIC's frames go to and come from, behind one ops table. It has as many queues as the NIC has
- * pairs; each is used by one thread at a time, and all other calls come while no thread uses any, but for
- * enable(), which comes from the thread that uses that queue.
+ * Where a NIC's frames go to and come from, behind one ops table. It has as many queues as the NIC
+ * has pairs; each is used by one thread at a time, and all other calls come while no thread uses
+ * any, but for enable(), which comes from the thread that uses that queue.
  *
- * A frame is always preceded by a virtio-net header (5.1.6) of the length that was set; a back end whose
- * other side has none adds and strips it.
+ * A frame is always preceded by a virtio-net header (5.1.6) of the length that was set; a back end
+ * whose other side has none adds and strips it.
  */
 #ifndef WHELP_NET_BACKEND_H
 #define WHELP_NET_BACKEND_H
@@ -28,7 +28,9 @@
 #define NET_OFFLOAD_TUNNEL	0x40u /* TCP inside of a UDP tunnel */
 #define NET_OFFLOAD_TUNNEL_CSUM 0x80u /* the same with the outer checksum to be filled in */
 
-/* The largest frame with offloads, header included: 64 KiB, Ethernet header and a VLAN tag, header. */
+/*
+ * The largest frame with offloads, header included: 64 KiB, Ethernet header and a VLAN tag, header.
+ */
 #define NET_MAX_FRAME (65535u + 18u + 24u)
 
 struct net_backend;
@@ -42,11 +44,15 @@ struct net_backend_ops {
 	 * frames that were queued before may still use the old ones: drop them. 0 or -errno.
 	 */
 	int (*set_offloads)(struct net_backend *backend, unsigned offloads);
-	/* The header's length in bytes from now on: 12 (the length at first), 20 or 24. 0 or -errno. */
+	/*
+	 * The header's length in bytes from now on: 12 (the length at first), 20 or 24. 0 or
+	 * -errno.
+	 */
 	int (*set_header)(struct net_backend *backend, unsigned size);
 	/*
-	 * Puts a queue into use or out of it: only those in use are given frames. Queue 0 is in use at
-	 * first; queues are put into use in ascending order, and out of it in descending. 0 or -errno.
+	 * Puts a queue into use or out of it: only those in use are given frames. Queue 0 is in use
+	 * at first; queues are put into use in ascending order, and out of it in descending. 0 or
+	 * -errno.
 	 */
 	int (*enable)(struct net_backend *backend, unsigned queue, bool on);
 	/*
@@ -54,7 +60,9 @@ struct net_backend_ops {
 	 * (NULL). 0, -EOPNOTSUPP or another -errno, then nothing changed.
 	 */
 	int (*set_steering)(struct net_backend *backend, const struct net_rss *rss);
-	/* The fd to poll: EPOLLIN for recv, EPOLLOUT for send after -EAGAIN. Stays the back end's. */
+	/*
+	 * The fd to poll: EPOLLIN for recv, EPOLLOUT for send after -EAGAIN. Stays the back end's.
+	 */
 	int (*fd)(struct net_backend *backend, unsigned queue);
 	/*
 	 * One frame into `iov`. Bytes received; a frame that does not fit is cut, and more than
@@ -63,9 +71,9 @@ struct net_backend_ops {
 	ssize_t (*recv)(struct net_backend *backend, unsigned queue, const struct iovec *iov,
 			unsigned count);
 	/*
-	 * One frame out of `iov`. Bytes sent; -EAGAIN: not taken, wait for EPOLLOUT; any other error:
-	 * this frame is lost, the next may go. -EBADFD from either, on a queue in use: the other side
-	 * is gone for good.
+	 * One frame out of `iov`. Bytes sent; -EAGAIN: not taken, wait for EPOLLOUT; any other
+	 * error: this frame is lost, the next may go. -EBADFD from either, on a queue in use: the
+	 * other side is gone for good.
 	 */
 	ssize_t (*send)(struct net_backend *backend, unsigned queue, const struct iovec *iov,
 			unsigned count);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Receive-side scaling in the kernel: an eBPF program that picks a tap's queue for each frame as
- * the hash of net_hash_frame() says, the queue's number being the pair's. It is given to the tap with
- * TUNSETSTEERINGEBPF, and taken from it with the fd -1.
+ * the hash of net_hash_frame() says, the queue's number being the pair's. It is given to the tap
+ * with TUNSETSTEERINGEBPF, and taken from it with the fd -1.
  *
  * Only steer_open() needs privileges. Everything after works in a process that has dropped them.
  */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The tap carries the virtio-net header itself (IFF_VNET_HDR, little-endian), so frames pass between guest
- * memory and the kernel's network stack untouched. It is opened non-blocking and keeps its default send
- * buffer: both are what the kernel's fast path for small frames asks for.
+ * The tap carries the virtio-net header itself (IFF_VNET_HDR, little-endian), so frames pass
+ * between guest memory and the kernel's network stack untouched. It is opened non-blocking and
+ * keeps its default send buffer: both are what the kernel's fast path for small frames asks for.
  *
- * Which offloads this kernel's tap knows is found by asking for each; what it refuses is not offered.
+ * Which offloads this kernel's tap knows is found by asking for each; what it refuses is not
+ * offered.
  *
- * Each queue is a file of its own. The kernel gives a flow's frames to the queue on which the guest sent that
- * flow last; a steering program replaces that. It numbers queues in the order in which they were attached,
- * hence the order that enable() asks for.
+ * Each queue is a file of its own. The kernel gives a flow's frames to the queue on which the guest
+ * sent that flow last; a steering program replaces that. It numbers queues in the order in which
+ * they were attached, hence the order that enable() asks for.
  */
 #include "devices/net/tap.h"
 
@@ -73,8 +74,8 @@ static int set_program(const struct tap *tap, int fd)
 }
 
 /*
- * A tap may outlive us. What the next one on it may not think of is as in a new tap again: a program that
- * chooses queues, frames of a kind that it cannot read.
+ * A tap may outlive us. What the next one on it may not think of is as in a new tap again: a
+ * program that chooses queues, frames of a kind that it cannot read.
  */
 static void leave(struct tap *tap)
 {
@@ -167,10 +168,11 @@ static const struct net_backend_ops tap_ops = {
 };
 
 /*
- * A persistent tap, or one that was passed on, keeps what its last user set: programs and filters that drop or
- * steer frames, a small send buffer, a carrier that is off. All of that goes back to what a new tap has;
- * kernels that do not know one of these have nothing of it to clear. None of it takes a privilege: who has
- * the file may do it. Whether the tap is persistent is its maker's business.
+ * A persistent tap, or one that was passed on, keeps what its last user set: programs and filters
+ * that drop or steer frames, a small send buffer, a carrier that is off. All of that goes back to
+ * what a new tap has; kernels that do not know one of these have nothing of it to clear. None of it
+ * takes a privilege: who has the file may do it. Whether the tap is persistent is its maker's
+ * business.
  */
 static void clean(const struct tap *tap)
 {
@@ -196,8 +198,8 @@ static int set_type(const struct tap *tap)
 	    request.ifr_hwaddr.sa_family == ARPHRD_ETHER ||
 	    !ioctl(first_fd(tap), TUNSETLINK, (unsigned long)ARPHRD_ETHER))
 		return 0;
-	log_error("tap %s is set to link type %u, which is not Ethernet: `ip link set %s down`, and "
-		  "whelp sets it right", tap->name, request.ifr_hwaddr.sa_family, tap->name);
+	log_error("tap %s is set to link type %u, which is not Ethernet: `ip link set %s down`, "
+		  "and whelp sets it right", tap->name, request.ifr_hwaddr.sa_family, tap->name);
 	return -EBUSY;
 }
 
@@ -230,7 +232,10 @@ static void probe_offloads(struct tap *tap)
 	tap_set_offloads(&tap->backend, 0);
 }
 
-/* Loads the program while there may still be the privilege for it, and tries whether the tap takes it. */
+/*
+ * Loads the program while there may still be the privilege for it, and tries whether the tap takes
+ * it.
+ */
 static void open_steering(struct tap *tap)
 {
 	if (tap->backend.queues < 2 || steer_open(&tap->steer))

@@ -25,15 +25,16 @@ struct tap {
 };
 
 /*
- * Attaches `queues` queues to the tap `name`, or makes it (which needs CAP_NET_ADMIN) and sets it up; one
- * that was made goes away with close. `mtu` other than 0 is set on a tap that was made here, and compared
- * with that of an existing one. Logs; NULL on failure. The caller calls ops->close.
+ * Attaches `queues` queues to the tap `name`, or makes it (which needs CAP_NET_ADMIN) and sets it
+ * up; one that was made goes away with close. `mtu` other than 0 is set on a tap that was made
+ * here, and compared with that of an existing one. Logs; NULL on failure. The caller calls
+ * ops->close.
  */
 struct net_backend *tap_open(const char *name, unsigned queues, uint16_t mtu);
 
 /*
- * The same on a tap that somebody else opened: `fds` are its files, one for each queue, and become the back
- * end's, on failure too. Needs no privilege at all.
+ * The same on a tap that somebody else opened: `fds` are its files, one for each queue, and become
+ * the back end's, on failure too. Needs no privilege at all.
  */
 struct net_backend *tap_open_fds(const int *fds, unsigned queues, uint16_t mtu);
 
@@ -47,7 +48,10 @@ bool tap_is_same(const struct net_backend *a, const struct net_backend *b);
 /* Attaches all queues and sets the link up. Logs; 0 or -errno. */
 int tap_attach(struct tap *tap, uint16_t mtu);
 
-/* Takes the files over that are in tap->queues, attached or not, and finds the name. Logs; 0 or -errno. */
+/*
+ * Takes the files over that are in tap->queues, attached or not, and finds the name. Logs; 0 or
+ * -errno.
+ */
 int tap_take(struct tap *tap, uint16_t mtu);
 
 /* Whether the files of two queues are of the same tap. Leaves TAP_HEADER_SIZE. */

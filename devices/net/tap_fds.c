@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Taking over a tap that somebody else opened. That one has the privilege, and maybe another network namespace,
- * so nothing here goes by the interface's name, and nothing needs a right that the files do not give: what is
- * asked, and set, is asked of the files.
+ * Taking over a tap that somebody else opened. That one has the privilege, and maybe another
+ * network namespace, so nothing here goes by the interface's name, and nothing needs a right that
+ * the files do not give: what is asked, and set, is asked of the files.
  *
- * All queues are detached and attached again. In between it shows whether somebody else has one in use, and
- * after it whether two files are one; and what waited in them is gone.
+ * All queues are detached and attached again. In between it shows whether somebody else has one in
+ * use, and after it whether two files are one; and what waited in them is gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -67,18 +67,18 @@ static int check_file(int fd, struct ifreq *request)
 {
 	memset(request, 0, sizeof(*request));
 	if (!is_tun(fd)) {
-		log_error("--net fd=%d is not a tap: it has to be /dev/net/tun, opened and attached by "
-			  "TUNSETIFF (a macvtap is none)", fd);
+		log_error("--net fd=%d is not a tap: it has to be /dev/net/tun, opened and "
+			  "attached by TUNSETIFF (a macvtap is none)", fd);
 		return -ENOTTY;
 	}
 	if (ioctl(fd, TUNGETIFF, request)) {
-		log_error("--net fd=%d has no interface: it was not attached to one by TUNSETIFF, or "
-			  "that is gone", fd);
+		log_error("--net fd=%d has no interface: it was not attached to one by TUNSETIFF, "
+			  "or that is gone", fd);
 		return -EBADFD;
 	}
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) {
-		log_error("--net fd=%d is not open for both reading and writing: open it with O_RDWR",
-			  fd);
+		log_error("--net fd=%d is not open for both reading and writing: open it with "
+			  "O_RDWR", fd);
 		return -EBADF;
 	}
 	return 0;
@@ -98,13 +98,13 @@ static int check_flags(const struct tap *tap, int fd, const struct ifreq *reques
 		return -EINVAL;
 	}
 	if (request->ifr_flags & IFF_NAPI_FRAGS) {
-		log_error("--net fd=%d: tap %s takes no large frames: open it without IFF_NAPI_FRAGS",
-			  fd, tap->name);
+		log_error("--net fd=%d: tap %s takes no large frames: open it without "
+			  "IFF_NAPI_FRAGS", fd, tap->name);
 		return -EINVAL;
 	}
 	if (tap->backend.queues > 1 && !(request->ifr_flags & IFF_MULTI_QUEUE)) {
-		log_error("--net fd=%d: tap %s has one queue only: open it with IFF_MULTI_QUEUE, or "
-			  "give one fd", fd, tap->name);
+		log_error("--net fd=%d: tap %s has one queue only: open it with IFF_MULTI_QUEUE, "
+			  "or give one fd", fd, tap->name);
 		return -EINVAL;
 	}
 	return 0;
@@ -121,8 +121,8 @@ static int check_queue(struct tap *tap, unsigned index, bool *multi)
 	if (!index)
 		snprintf(tap->name, sizeof(tap->name), "%s", request.ifr_name);
 	if (index && (strcmp(tap->name, request.ifr_name) || !tap_same_files(first, fd))) {
-		log_error("--net fd=%d is tap %s and fd %d another, %s: all of one NIC's have to be of "
-			  "one tap", first, tap->name, fd, request.ifr_name);
+		log_error("--net fd=%d is tap %s and fd %d another, %s: all of one NIC's have to "
+			  "be of one tap", first, tap->name, fd, request.ifr_name);
 		return -EINVAL;
 	}
 	*multi = request.ifr_flags & IFF_MULTI_QUEUE;
@@ -141,7 +141,10 @@ static int detach_all(const struct tap *tap)
 			return err;
 		}
 	}
-	/* A queue that is attached gets the tap's filter, from an address that was another program's. */
+	/*
+	 * A queue that is attached gets the tap's filter, from an address that was another
+	 * program's.
+	 */
 	ioctl(tap->queues[0].fd, TUNDETACHFILTER, NULL);
 	return 0;
 }
@@ -152,8 +155,8 @@ static int attach_all(const struct tap *tap)
 		int fd = tap->queues[i].fd, err;
 
 		if (!is_detached(fd)) {
-			log_error("--net fd=%d is the same file as one before it: open /dev/net/tun for "
-				  "each queue pair", fd);
+			log_error("--net fd=%d is the same file as one before it: open "
+				  "/dev/net/tun for each queue pair", fd);
 			return -EINVAL;
 		}
 		err = set_queue(fd, IFF_ATTACH_QUEUE);
@@ -177,16 +180,17 @@ static int reattach(const struct tap *tap)
 	shared = !ioctl(tap->queues[0].fd, TUNSETCARRIER, &on);
 	err = attach_all(tap);
 	if (!err && shared) {
-		log_error("--net fd=%d: tap %s has queues in use besides those passed, and would lose "
-			  "frames to them: pass all, or close the others", tap->queues[0].fd, tap->name);
+		log_error("--net fd=%d: tap %s has queues in use besides those passed, and would "
+			  "lose frames to them: pass all, or close the others", tap->queues[0].fd,
+			  tap->name);
 		err = -EBUSY;
 	}
 	return err;
 }
 
 /*
- * IFF_NO_PI has the same bit as IFF_NOFILTER, which TUNGETIFF sets for a queue without a filter: with one (that
- * takes every frame) it is the former's alone.
+ * IFF_NO_PI has the same bit as IFF_NOFILTER, which TUNGETIFF sets for a queue without a filter:
+ * with one (that takes every frame) it is the former's alone.
  */
 static int check_pi(const struct tap *tap)
 {
@@ -205,8 +209,8 @@ static int check_pi(const struct tap *tap)
 	ioctl(fd, TUNDETACHFILTER, NULL);
 	if (request.ifr_flags & IFF_NO_PI)
 		return 0;
-	log_error("--net fd=%d: tap %s puts packet information before its frames: open it with IFF_NO_PI",
-		  fd, tap->name);
+	log_error("--net fd=%d: tap %s puts packet information before its frames: open it with "
+		  "IFF_NO_PI", fd, tap->name);
 	return -EINVAL;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Attaching to a tap fails for many reasons that look alike in errno; what the interface's attributes in
- * /sys say tells them apart, so that each gets a remedy.
+ * Attaching to a tap fails for many reasons that look alike in errno; what the interface's
+ * attributes in /sys say tells them apart, so that each gets a remedy.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,9 @@
 
 #define TUN_PATH "/dev/net/tun"
 
-/* A number from the interface's directory in /sys, or -1 when it has none: then it does not exist. */
+/*
+ * A number from the interface's directory in /sys, or -1 when it has none: then it does not exist.
+ */
 static long read_attribute(const char *name, const char *attribute)
 {
 	char path[128], text[32];
@@ -48,8 +50,8 @@ static void explain_permission(const struct tap *tap)
 		log_error("tap %s belongs to user %ld, and you are %u: run as that user or as root",
 			  tap->name, owner, geteuid());
 	else if (group >= 0)
-		log_error("tap %s belongs to group %ld, and you are not in it: join it, or run as root",
-			  tap->name, group);
+		log_error("tap %s belongs to group %ld, and you are not in it: join it, or run as "
+			  "root", tap->name, group);
 	else
 		log_error("tap %s: no permission to attach, though it has no owner: run as root",
 			  tap->name);
@@ -68,8 +70,8 @@ static void explain_attach(const struct tap *tap, int err, bool exists)
 	else if (err == EINVAL && exists)
 		log_error("%s is not a tap: `ip -d link show %s` tells", tap->name, tap->name);
 	else if (err == E2BIG)
-		log_error("tap %s has no room for %u more queues, which other processes hold: give it "
-			  "to one VM, or lower queues=", tap->name, tap->backend.queues);
+		log_error("tap %s has no room for %u more queues, which other processes hold: give "
+			  "it to one VM, or lower queues=", tap->name, tap->backend.queues);
 	else
 		log_error("cannot attach to tap %s: %s", tap->name, strerror(err));
 }
@@ -90,8 +92,8 @@ static int choose_flags(const struct tap *tap, bool exists, short *flags)
 
 	*flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
 	if (exists && existing >= 0 && !multi && tap->backend.queues > 1) {
-		log_error("tap %s was made without multi_queue, and queues=%u was asked for: `ip tuntap "
-			  "add %s mode tap multi_queue` makes one with it", tap->name,
+		log_error("tap %s was made without multi_queue, and queues=%u was asked for: `ip "
+			  "tuntap add %s mode tap multi_queue` makes one with it", tap->name,
 			  tap->backend.queues, tap->name);
 		return -EINVAL;
 	}
@@ -129,8 +131,8 @@ static int open_queues(struct tap *tap, bool exists)
 		q->fd = open(TUN_PATH, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 		if (q->fd < 0) {
 			err = -errno;
-			log_error("%s: %s: `modprobe tun`, and permission to use it, are needed for a "
-				  "tap", TUN_PATH, strerror(-err));
+			log_error("%s: %s: `modprobe tun`, and permission to use it, are needed "
+				  "for a tap", TUN_PATH, strerror(-err));
 			break;
 		}
 		err = attach_queue(tap, q->fd, flags);
@@ -177,8 +179,8 @@ void tap_check_link(const struct tap *tap, uint16_t mtu)
 		log_warn("tap %s is down, and loses what the guest sends: `ip link set %s up`",
 			 tap->name, tap->name);
 	if (mtu && tap_mtu >= 0 && tap_mtu != mtu)
-		log_warn("tap %s has an MTU of %ld, and the guest is told %u: `ip link set %s mtu %u`",
-			 tap->name, tap_mtu, mtu, tap->name, mtu);
+		log_warn("tap %s has an MTU of %ld, and the guest is told %u: `ip link set %s mtu "
+			 "%u`", tap->name, tap_mtu, mtu, tap->name, mtu);
 }
 
 int tap_attach(struct tap *tap, uint16_t mtu)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The status field only ever gains bits, until a write of 0. FEATURES_OK is refused unless the driver
- * took VIRTIO_F_VERSION_1 and nothing that was not offered; DRIVER_OK makes the enabled queues live and
- * starts the device. A reset first stops the device, so when the driver reads 0 back, nothing of its
- * old life is left: no worker, no read into guest memory, no kick.
+ * The status field only ever gains bits, until a write of 0. FEATURES_OK is refused unless the
+ * driver took VIRTIO_F_VERSION_1 and nothing that was not offered; DRIVER_OK makes the enabled
+ * queues live and starts the device. A reset first stops the device, so when the driver reads 0
+ * back, nothing of its old life is left: no worker, no read into guest memory, no kick.
  */
 #include "devices/virtio/device.h"
 

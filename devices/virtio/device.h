@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A virtio device without its transport (virtio 1.3, chapter 2 and section 3.1): feature negotiation,
- * the status state machine, the set of queues. A device type fills in the ops; a transport drives it
- * with the virtio_ functions, one call at a time.
+ * A virtio device without its transport (virtio 1.3, chapter 2 and section 3.1): feature
+ * negotiation, the status state machine, the set of queues. A device type fills in the ops; a
+ * transport drives it with the virtio_ functions, one call at a time.
  */
 #ifndef WHELP_VIRTIO_DEVICE_H
 #define WHELP_VIRTIO_DEVICE_H
@@ -18,8 +18,11 @@
 struct virtio_device;
 
 struct virtio_device_ops {
-	/* [offset, offset + len) of the device's own configuration, any part of it, `len` 1 to 8. */
-	void (*config_read)(struct virtio_device *device, uint64_t offset, void *data, unsigned len);
+	/*
+	 * [offset, offset + len) of the device's own configuration, any part of it, `len` 1 to 8.
+	 */
+	void (*config_read)(struct virtio_device *device, uint64_t offset, void *data,
+			    unsigned len);
 	/*
 	 * The driver set DRIVER_OK: every enabled queue is live, the features are final. Start
 	 * workers, return 0; or -errno, and the device will need a reset.
@@ -31,9 +34,9 @@ struct virtio_device_ops {
 	 */
 	void (*deactivate)(struct virtio_device *device);
 	/*
-	 * The driver resets one queue of a running device (RING_RESET): when stop_queue returns, the
-	 * queue is not live, and no thread touches it. start_queue: it is live again. NULL for both in a
-	 * device that does not offer that.
+	 * The driver resets one queue of a running device (RING_RESET): when stop_queue returns,
+	 * the queue is not live, and no thread touches it. start_queue: it is live again. NULL for
+	 * both in a device that does not offer that.
 	 */
 	void (*stop_queue)(struct virtio_device *device, unsigned queue);
 	int (*start_queue)(struct virtio_device *device, unsigned queue);
@@ -82,10 +85,15 @@ void virtio_set_queue_size(struct virtio_device *device, unsigned queue, uint16_
 
 uint8_t virtio_status(const struct virtio_device *device);
 
-/* The driver writes the status field: 0 resets, else bits are added, if they may be (3.1.1, 2.1.2). */
+/*
+ * The driver writes the status field: 0 resets, else bits are added, if they may be (3.1.1, 2.1.2).
+ */
 void virtio_write_status(struct virtio_device *device, uint8_t value);
 
-/* The device may no longer reach the guest's memory: it is stopped, silently, until the driver resets it. */
+/*
+ * The device may no longer reach the guest's memory: it is stopped, silently, until the driver
+ * resets it.
+ */
 void virtio_device_cut_off(struct virtio_device *device);
 
 /* The driver writes a word of its features; ignored after FEATURES_OK. */
@@ -110,8 +118,8 @@ void virtio_queue_interrupt(struct virtio_device *device, unsigned queue);
 void virtio_config_changed(struct virtio_device *device);
 
 /*
- * The driver broke the rules in a way that the device cannot go on with: sets DEVICE_NEEDS_RESET, tells
- * the driver, logs at a limited rate. From any thread.
+ * The driver broke the rules in a way that the device cannot go on with: sets DEVICE_NEEDS_RESET,
+ * tells the driver, logs at a limited rate. From any thread.
  */
 void virtio_device_failed(struct virtio_device *device, unsigned queue, const char *why);
 

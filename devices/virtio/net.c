@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Every offload bit is offered only if the back end can do it, and the back end is told what the driver
- * took each time the device starts: a driver that took nothing never sees a large or unfinished frame.
- * What the guest may send (HOST_TSO*, CSUM) is a matter of the header that goes along with the frame,
- * which every back end takes; the newer kinds only if it also knows them in the other direction.
+ * Every offload bit is offered only if the back end can do it, and the back end is told what the
+ * driver took each time the device starts: a driver that took nothing never sees a large or
+ * unfinished frame. What the guest may send (HOST_TSO*, CSUM) is a matter of the header that goes
+ * along with the frame, which every back end takes; the newer kinds only if it also knows them in
+ * the other direction.
  *
- * With MQ or RSS the control queue is the last one, else it is queue 2 (5.1.2): which index plays which part
- * is known at activation only.
+ * With MQ or RSS the control queue is the last one, else it is queue 2 (5.1.2): which index plays
+ * which part is known at activation only.
  */
 #include "devices/virtio/net.h"
 
@@ -118,8 +119,9 @@ static int offer_features(struct virtio_net *net, const struct virtio_net_option
 		unsigned bit = net_features[i].bit;
 
 		if (virtio_has(&options->required, bit) && !virtio_has(&possible, bit)) {
-			log_error("--net +%s: %s cannot do it (`whelp doctor` shows what this host's taps "
-				  "can); leave it out", net_features[i].name, net->backend->name);
+			log_error("--net +%s: %s cannot do it (`whelp doctor` shows what this "
+				  "host's taps can); leave it out", net_features[i].name,
+				  net->backend->name);
 			return -EOPNOTSUPP;
 		}
 	}
@@ -201,7 +203,9 @@ static void choose_mode(struct virtio_net *net)
 	net->mode.header = tunnels ? 24 : net->mode.hash_report ? 20 : 12;
 }
 
-/* One that is gone for good (-EBADFD) is no failure: a pair will find that, and the link is down. */
+/*
+ * One that is gone for good (-EBADFD) is no failure: a pair will find that, and the link is down.
+ */
 static int prepare_backend(struct virtio_net *net)
 {
 	const struct net_backend_ops *ops = net->backend->ops;

@@ -77,25 +77,34 @@ int virtio_net_init(struct virtio_net *net, const struct virtio_net_options *opt
 void virtio_net_fini(struct virtio_net *net);
 
 /*
- * Asks the guest to announce itself to its network (GUEST_ANNOUNCE), as after a time in which that may have
- * forgotten it. Does nothing if the driver did not take the feature, or does not run.
+ * Asks the guest to announce itself to its network (GUEST_ANNOUNCE), as after a time in which that
+ * may have forgotten it. Does nothing if the driver did not take the feature, or does not run.
  */
 void virtio_net_announce(struct virtio_net *net);
 
-/* For net.c: starts and stops the control queue's worker, if the driver has that queue. 0 or -errno. */
+/*
+ * For net.c: starts and stops the control queue's worker, if the driver has that queue. 0 or
+ * -errno.
+ */
 int net_control_start(struct virtio_net *net);
 void net_control_stop(struct virtio_net *net);
 
 /* For net.c and net_control.c: attaches `pairs` pairs to the back end, and no more. 0 or -errno. */
 int net_set_pairs(struct virtio_net *net, unsigned pairs);
 
-/* For net.c and net_control.c: the pair of an RX or TX queue; NULL for the control queue and beyond. */
+/*
+ * For net.c and net_control.c: the pair of an RX or TX queue; NULL for the control queue and
+ * beyond.
+ */
 struct net_pair *net_pair_of(const struct virtio_net *net, unsigned queue);
 
 /* For net.c and net_control.c: the address in the configuration. */
 void net_set_mac(struct virtio_net *net, const uint8_t mac[6]);
 
-/* For net.c and net_control.c: the back end's offloads that these VIRTIO_NET_F_GUEST_* bits ask for. */
+/*
+ * For net.c and net_control.c: the back end's offloads that these VIRTIO_NET_F_GUEST_* bits ask
+ * for.
+ */
 unsigned net_offloads(const struct virtio_features *guest);
 
 #endif

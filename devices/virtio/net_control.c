@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The control queue has a worker of its own: a command that has to wait for a pair's worker holds up no
- * frame, and a flood of frames no command. Commands that change what workers use are done on the workers'
- * threads (worker_call): the filter and the hash settings are never changed in place, a new one is
- * made beside the one in use and every worker is given that before the old one is touched again.
+ * The control queue has a worker of its own: a command that has to wait for a pair's worker holds
+ * up no frame, and a flood of frames no command. Commands that change what workers use are done on
+ * the workers' threads (worker_call): the filter and the hash settings are never changed in place,
+ * a new one is made beside the one in use and every worker is given that before the old one is
+ * touched again.
  */
 #include <errno.h>
 #include <linux/virtio_net.h>
@@ -37,10 +38,11 @@ static int steer(struct virtio_net *net, const struct net_rss *rss)
 }
 
 /*
- * Pairs in use and steering change together or not at all. The pairs come first: they can be taken back, and
- * no frame is steered to one that is not there yet.
+ * Pairs in use and steering change together or not at all. The pairs come first: they can be taken
+ * back, and no frame is steered to one that is not there yet.
  */
-static bool set_pairs_and_steering(struct virtio_net *net, unsigned pairs, const struct net_rss *rss)
+static bool set_pairs_and_steering(struct virtio_net *net, unsigned pairs,
+				   const struct net_rss *rss)
 {
 	unsigned before = net->active_pairs;
 
@@ -96,7 +98,8 @@ static bool set_offloads(void *ctx, uint64_t offloads)
 	/* Only this thread changes them, by calls that have returned. */
 	unsigned before = net->pairs[0]->offloads, after;
 	bool done;
-	struct virtio_features guest = { .word = { (uint32_t)offloads, (uint32_t)(offloads >> 32) } };
+	struct virtio_features guest = { .word = { (uint32_t)offloads,
+						   (uint32_t)(offloads >> 32) } };
 
 	/* Bits above 63 are in the command at places of their own (5.1.6.5.8). */
 	if (virtio_has(&guest, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_MAPPED))
@@ -104,7 +107,9 @@ static bool set_offloads(void *ctx, uint64_t offloads)
 	if (virtio_has(&guest, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM_MAPPED))
 		virtio_add(&guest, VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO_CSUM);
 	after = net_offloads(&guest);
-	/* Before the first frame with a new one, and until the last with an old one that is wanted. */
+	/*
+	 * Before the first frame with a new one, and until the last with an old one that is wanted.
+	 */
 	allow_offloads(net, before | after);
 	done = !net->backend->ops->set_offloads(net->backend, after);
 	allow_offloads(net, done ? after : before);
@@ -243,7 +248,8 @@ int net_control_start(struct virtio_net *net)
 	int err;
 
 	net->control_queue = &net->device.queues[net->control_index];
-	if (!virtio_has(&net->device.accepted, VIRTIO_NET_F_CTRL_VQ) || !net->control_queue->vq.live)
+	if (!virtio_has(&net->device.accepted, VIRTIO_NET_F_CTRL_VQ) ||
+	    !net->control_queue->vq.live)
 		return 0;
 	net_ctrl_init(&net->ctrl, &ctrl_ops, net, &net->device.accepted, net->pair_count,
 		      net->own_mac);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * With mergeable buffers the driver posts many small ones, and a frame takes as many as it needs. How many is
- * known only once it is read, so a stock of buffers with room for the largest frame is kept popped: what
- * a frame leaves over serves the next one, and nothing is popped twice.
+ * With mergeable buffers the driver posts many small ones, and a frame takes as many as it needs.
+ * How many is known only once it is read, so a stock of buffers with room for the largest frame is
+ * kept popped: what a frame leaves over serves the next one, and nothing is popped twice.
  *
- * When the ring has less room than that, frames are read all the same, since most are small. One that turns
- * out too large has its tail caught in `spill`, and waits there for more buffers; it is dropped only if the
- * whole ring would not hold it. Without mergeable buffers a frame that does not fit its one buffer is
- * dropped.
+ * When the ring has less room than that, frames are read all the same, since most are small. One
+ * that turns out too large has its tail caught in `spill`, and waits there for more buffers; it is
+ * dropped only if the whole ring would not hold it. Without mergeable buffers a frame that does not
+ * fit its one buffer is dropped.
  */
 #include "devices/virtio/net_rx.h"
 
@@ -90,8 +90,8 @@ static int fill(struct net_rx *rx, size_t want)
 }
 
 /*
- * No more buffers like these can come while the driver waits for all of them to be used: too few descriptors
- * are left for one.
+ * No more buffers like these can come while the driver waits for all of them to be used: too few
+ * descriptors are left for one.
  */
 static bool has_whole_ring(const struct net_rx *rx)
 {

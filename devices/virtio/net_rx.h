@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The receiving half of a queue pair: buffers at hand, and frames read into them. Used by net_queue.c, on
- * the worker's thread only.
+ * The receiving half of a queue pair: buffers at hand, and frames read into them. Used by
+ * net_queue.c, on the worker's thread only.
  */
 #ifndef WHELP_NET_RX_H
 #define WHELP_NET_RX_H
@@ -23,8 +23,8 @@ struct net_worker;
 #define NET_RX_MAX_CHAIN 511u
 
 /*
- * Chains that were popped and not yet used, in order, and their pieces in one array, so that a frame
- * of any size is one read into as many buffers as it takes.
+ * Chains that were popped and not yet used, in order, and their pieces in one array, so that a
+ * frame of any size is one read into as many buffers as it takes.
  */
 struct net_stock {
 	struct vq_chain chains[NET_MAX_PIECES]; /* each has at least one piece */
@@ -56,10 +56,10 @@ struct net_rx {
 };
 
 enum net_rx_result {
-	NET_RX_FRAME,	/* a frame lies in the first buffers: net_rx_use(), or drop it by doing nothing */
+	NET_RX_FRAME,	/* one lies in the first buffers: net_rx_use() it, or nothing drops it */
 	NET_RX_EMPTY,	/* the back end has none */
 	NET_RX_STARVED, /* the ring has no buffer, or not enough for the frame that waits */
-	NET_RX_LOST,	/* a frame was dropped: no buffers that the driver can provide would hold it */
+	NET_RX_LOST,	/* one was dropped: no buffers that the driver can provide would hold it */
 	NET_RX_ERROR,	/* the back end failed, `*len` is -errno */
 	NET_RX_FAULT,	/* the queue is dead */
 };

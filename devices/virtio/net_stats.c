@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Each counter is read by itself while workers go on, so those of one direction may be a packet apart.
+ * Each counter is read by itself while workers go on, so those of one direction may be a packet
+ * apart.
  */
 #include "devices/virtio/net_stats.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * BAR 1 holds the MSI-X table; BAR 4 the register blocks, a page each: common configuration, ISR status,
- * device configuration, notifications. Queue n's notification address is n * 4 bytes into the latter, or
- * into I/O BAR 0 (some CPUs make KVM decode the instruction behind an MMIO exit, but not behind a port's).
- * Wherever the guest maps it, KVM turns a write there into a count on the queue's eventfd.
+ * BAR 1 holds the MSI-X table; BAR 4 the register blocks, a page each: common configuration, ISR
+ * status, device configuration, notifications. Queue n's notification address is n * 4 bytes into
+ * the latter, or into I/O BAR 0 (some CPUs make KVM decode the instruction behind an MMIO exit, but
+ * not behind a port's). Wherever the guest maps it, KVM turns a write there into a count on the
+ * queue's eventfd.
  *
  * Messages are staged while the driver sets vectors up, and committed once when it sets DRIVER_OK:
  * before that no vector can fire. Later changes (an interrupt moves to another CPU) commit at once.
@@ -136,8 +137,9 @@ static void bar_mapped(struct pci_function *function, unsigned bar, uint64_t bas
 }
 
 /*
- * The configuration access window (4.1.4.9): the guest writes BAR, offset and length into the capability,
- * and then reads or writes its data field. NULL unless that field is touched and names a place in a BAR.
+ * The configuration access window (4.1.4.9): the guest writes BAR, offset and length into the
+ * capability, and then reads or writes its data field. NULL unless that field is touched and names
+ * a place in a BAR.
  */
 static const struct pci_bar *window_target(const struct virtio_pci *t, unsigned offset,
 					   unsigned len, uint32_t *at, unsigned *size)
@@ -175,8 +177,8 @@ static void config_reading(struct pci_function *function, unsigned offset, unsig
 }
 
 /*
- * A function that may not master the bus touches no memory. It is how a kernel that makes way for another
- * (kexec) ends devices: some never reset them.
+ * A function that may not master the bus touches no memory. It is how a kernel that makes way for
+ * another (kexec) ends devices: some never reset them.
  */
 static void follow_bus_master(struct virtio_pci *t)
 {
@@ -360,7 +362,8 @@ int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
 	pci_init(&t->function, &identity, &function_ops);
 	pci_add_bar(&t->function, VIRTIO_BAR, PCI_SPACE_MEMORY, VIRTIO_BAR_SIZE, &bar_ops, t);
 	if (kicks == PLATFORM_PIO)
-		pci_add_bar(&t->function, KICK_BAR, PCI_SPACE_IO, kick_bar_size(device), &kick_bar_ops, t);
+		pci_add_bar(&t->function, KICK_BAR, PCI_SPACE_IO, kick_bar_size(device),
+			    &kick_bar_ops, t);
 	pci_add_intx(&t->function);
 	add_capabilities(t);
 	t->queue_vectors = calloc(device->queue_count, sizeof(*t->queue_vectors));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * virtio over PCI, modern only (virtio 1.3, section 4.1): the register blocks, MSI-X or INTx, kicks by
- * eventfd.
+ * virtio over PCI, modern only (virtio 1.3, section 4.1): the register blocks, MSI-X or INTx, kicks
+ * by eventfd.
  */
 #ifndef WHELP_VIRTIO_TRANSPORT_PCI_H
 #define WHELP_VIRTIO_TRANSPORT_PCI_H
@@ -29,7 +29,7 @@ struct virtio_pci {
 	struct virtio_pci_message *messages; /* one a vector */
 	unsigned message_count;
 	bool bus_master; /* as the guest last set it, under the host bridge's lock */
-	atomic_bool commit_at_once; /* the driver set DRIVER_OK: messages are no longer only staged */
+	atomic_bool commit_at_once; /* DRIVER_OK is set: messages are no longer only staged */
 	enum platform_space kicks; /* where the notify addresses are */
 	bool kicks_exit; /* kicks come as exits, without KVM's short cut; set before plugging */
 	unsigned window; /* offset of the configuration access capability */
@@ -45,15 +45,19 @@ struct virtio_pci {
 
 /*
  * Puts a transport in front of `device`, which stays the caller's and must outlive it; then plug
- * `function`. `class_code` is PCI's; `kicks` says whether the notify addresses are in a memory BAR or an I/O BAR
- * of their own. Logs; 0 or -errno. virtio_pci_fini() is fine on a zeroed struct; it resets the device first.
+ * `function`. `class_code` is PCI's; `kicks` says whether the notify addresses are in a memory BAR
+ * or an I/O BAR of their own. Logs; 0 or -errno. virtio_pci_fini() is fine on a zeroed struct; it
+ * resets the device first.
  */
 int virtio_pci_init(struct virtio_pci *transport, struct virtio_device *device,
 		    const struct platform *platform, uint32_t class_code,
 		    enum platform_space kicks);
 void virtio_pci_fini(struct virtio_pci *transport);
 
-/* Resets the device as a driver would: when this returns none of its threads runs. Fine on a zeroed struct. */
+/*
+ * Resets the device as a driver would: when this returns none of its threads runs. Fine on a zeroed
+ * struct.
+ */
 void virtio_pci_reset(struct virtio_pci *transport);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The common configuration of virtio over PCI (virtio 1.3, section 4.1.4.3) as a table: each field has its
- * offset, its width, a reader and a writer. All of it runs under the transport's lock.
+ * The common configuration of virtio over PCI (virtio 1.3, section 4.1.4.3) as a table: each field
+ * has its offset, its width, a reader and a writer. All of it runs under the transport's lock.
  */
 #include <stdint.h>
 
@@ -99,7 +99,9 @@ void virtio_pci_reset_registers(struct virtio_pci *t)
 static void write_status(struct virtio_pci *t, uint32_t value)
 {
 	if (value & VIRTIO_CONFIG_S_DRIVER_OK) {
-		/* Partner: route() stages, then looks here. One of the two commits what it staged. */
+		/*
+		 * Partner: route() stages, then looks here. One of the two commits what it staged.
+		 */
 		atomic_store(&t->commit_at_once, true);
 		t->platform->ops->msi_commit(t->platform->ctx);
 	}

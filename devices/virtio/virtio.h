@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Constants of virtio 1.3 and the feature set type. <linux/virtio_*.h> of Debian 12 is Linux 6.1's, so
- * the newer names stand here, each with the Linux version whose headers brought it.
+ * Constants of virtio 1.3 and the feature set type. <linux/virtio_*.h> of Debian 12 is Linux 6.1's,
+ * so the newer names stand here, each with the Linux version whose headers brought it.
  */
 #ifndef WHELP_VIRTIO_H
 #define WHELP_VIRTIO_H

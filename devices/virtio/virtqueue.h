@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A virtqueue, as a device sees it (virtio 1.3, sections 2.6 to 2.8). Nothing outside virtqueue.c and
- * vq_*.c knows which ring format it has.
+ * A virtqueue, as a device sees it (virtio 1.3, sections 2.6 to 2.8). Nothing outside virtqueue.c
+ * and vq_*.c knows which ring format it has.
  *
- * Life: the driver's configuration arrives through vq_set_*(), which a live queue ignores; vq_activate()
- * validates all of it once and makes the queue live; from then until vq_deactivate() it belongs to one
- * thread, and nothing here takes a lock.
+ * Life: the driver's configuration arrives through vq_set_*(), which a live queue ignores;
+ * vq_activate() validates all of it once and makes the queue live; from then until vq_deactivate()
+ * it belongs to one thread, and nothing here takes a lock.
  *
- * The guest is not trusted. Every descriptor is read exactly once, and only the copy is used. A ring or
- * chain that breaks the specification kills the queue: vq_pop() returns an error from then on, and
- * `fault` says why.
+ * The guest is not trusted. Every descriptor is read exactly once, and only the copy is used. A
+ * ring or chain that breaks the specification kills the queue: vq_pop() returns an error from then
+ * on, and `fault` says why.
  */
 #ifndef WHELP_VIRTQUEUE_H
 #define WHELP_VIRTQUEUE_H
@@ -125,10 +125,11 @@ void vq_enable(struct virtqueue *vq);
 
 /*
  * Makes an enabled queue live, with the negotiated features, in `mem`, which must outlive it. 0, or
- * -EINVAL (size not allowed for the format, address misaligned) or -EFAULT (a part of the ring is not
- * in guest memory), with `fault` set.
+ * -EINVAL (size not allowed for the format, address misaligned) or -EFAULT (a part of the ring is
+ * not in guest memory), with `fault` set.
  */
-int vq_activate(struct virtqueue *vq, const struct mem *mem, const struct virtio_features *features);
+int vq_activate(struct virtqueue *vq, const struct mem *mem,
+		const struct virtio_features *features);
 
 /* No function below may be under way or be called after this. */
 void vq_deactivate(struct virtqueue *vq);
@@ -137,18 +138,21 @@ void vq_deactivate(struct virtqueue *vq);
 int vq_kill(struct virtqueue *vq, const char *why);
 
 /*
- * Takes the next chain the driver made available. Returns 1, 0 when there is none, or -EPROTO when the
- * queue is dead.
+ * Takes the next chain the driver made available. Returns 1, 0 when there is none, or -EPROTO when
+ * the queue is dead.
  */
 int vq_pop(struct virtqueue *vq, struct vq_chain *chain);
 
 /*
- * Gives the chain that was popped last back, as if it had not been popped; nothing was pushed since. Several
- * go back in the reverse order.
+ * Gives the chain that was popped last back, as if it had not been popped; nothing was pushed
+ * since. Several go back in the reverse order.
  */
 void vq_unpop(struct virtqueue *vq, const struct vq_chain *chain);
 
-/* Stages a popped chain as used, with the number of bytes written to it; the driver sees it at publish. */
+/*
+ * Stages a popped chain as used, with the number of bytes written to it; the driver sees it at
+ * publish.
+ */
 void vq_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written);
 
 /* Shows the driver all that was pushed. */

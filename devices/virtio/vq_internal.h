@@ -20,8 +20,8 @@ void vq_start_chain(struct vq_chain *chain);
 int vq_add_buffer(struct virtqueue *vq, struct vq_chain *chain, const struct vq_descriptor *d);
 
 /*
- * The table an indirect descriptor points to: d->len / 16 elements, at least one and at most as many as
- * the queue has. NULL after vq_kill().
+ * The table an indirect descriptor points to: d->len / 16 elements, at least one and at most as
+ * many as the queue has. NULL after vq_kill().
  */
 const void *vq_indirect_table(struct virtqueue *vq, const struct vq_descriptor *d);
 

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The packed ring (virtio 1.3, section 2.8): one ring of descriptors, which the driver makes available and
- * the device overwrites with used ones, each side going around it by itself. Two bits of a descriptor's
- * flags tell whose it is, compared with a wrap counter that flips on each lap. Any size up to 2^15.
+ * The packed ring (virtio 1.3, section 2.8): one ring of descriptors, which the driver makes
+ * available and the device overwrites with used ones, each side going around it by itself. Two bits
+ * of a descriptor's flags tell whose it is, compared with a wrap counter that flips on each lap.
+ * Any size up to 2^15.
  *
- * A chain takes consecutive slots and comes back as one used descriptor at the device's own position, which
- * then skips as many slots. A batch becomes visible by its first descriptor: the driver looks at
- * used descriptors in order, so the others may be complete before it.
+ * A chain takes consecutive slots and comes back as one used descriptor at the device's own
+ * position, which then skips as many slots. A batch becomes visible by its first descriptor: the
+ * driver looks at used descriptors in order, so the others may be complete before it.
  *
  * Ordering, with the partner on the driver's side:
- * - a descriptor's flags are loaded with acquire; the driver stores those of a chain's first descriptor
- *   last, with release (2.8.13.2).
- * - the first used descriptor's flags of a batch are stored with release; the driver loads them before it
- *   reads the rest (2.8.14).
- * - between storing those flags and reading the driver's event structure stands a full fence; the driver
- *   has one between writing that structure and looking at the descriptor again.
- * - between writing our event structure and looking at the next descriptor stands a full fence; the driver
- *   has one between making a descriptor available and reading our structure.
+ * - a descriptor's flags are loaded with acquire; the driver stores those of a chain's first
+ *   descriptor last, with release (2.8.13.2).
+ * - the first used descriptor's flags of a batch are stored with release; the driver loads them
+ *   before it reads the rest (2.8.14).
+ * - between storing those flags and reading the driver's event structure stands a full fence; the
+ *   driver has one between writing that structure and looking at the descriptor again.
+ * - between writing our event structure and looking at the next descriptor stands a full fence; the
+ *   driver has one between making a descriptor available and reading our structure.
  */
 #include <errno.h>
 #include <stdatomic.h>

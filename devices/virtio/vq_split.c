@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The split ring (virtio 1.3, section 2.7): a descriptor table, the available ring that the driver
- * writes, the used ring that the device writes. Indices run freely through 2^16 and are taken modulo
- * the size, a power of two.
+ * writes, the used ring that the device writes. Indices run freely through 2^16 and are taken
+ * modulo the size, a power of two.
  *
  * Ordering, with the partner on the driver's side:
  * - avail->idx is loaded with acquire; the driver stores it after the entries (2.7.13.3).
  * - used->idx is stored with release; the driver loads it before the entries (2.7.14).
- * - between storing used->idx and reading used_event or avail->flags stands a full fence; the driver
- *   has one between writing used_event and reading used->idx. One of the two sees the other.
- * - between storing avail_event or used->flags and reading avail->idx stands a full fence; the driver
- *   has one between storing avail->idx and reading avail_event.
+ * - between storing used->idx and reading used_event or avail->flags stands a full fence; the
+ *   driver has one between writing used_event and reading used->idx. One of the two sees the other.
+ * - between storing avail_event or used->flags and reading avail->idx stands a full fence; the
+ *   driver has one between storing avail->idx and reading avail_event.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -100,8 +100,8 @@ static int split_activate(struct virtqueue *vq)
 }
 
 /*
- * Follows a chain through `table` of `count` descriptors from `at` on. `budget` counts descriptors down
- * over the whole chain, which bounds loops: no chain may be longer than the queue (2.7.5.3.1).
+ * Follows a chain through `table` of `count` descriptors from `at` on. `budget` counts descriptors
+ * down over the whole chain, which bounds loops: no chain may be longer than the queue (2.7.5.3.1).
  * An indirect descriptor ends the walk, with its copy in `*indirect`.
  */
 static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring_desc_le *table,
@@ -121,7 +121,8 @@ static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring
 		if (d.flags & VRING_DESC_F_INDIRECT) {
 			/* It must be the last, and none may be in an indirect table (2.7.5.3.1). */
 			if (!indirect || d.flags & VRING_DESC_F_NEXT)
-				return vq_kill(vq, "an indirect descriptor is nested or not the last");
+				return vq_kill(vq,
+					       "an indirect descriptor is nested or not the last");
 			*indirect = d;
 			return 0;
 		}
@@ -237,7 +238,10 @@ static bool split_needs_interrupt(struct virtqueue *vq)
 	if (!count)
 		return false;
 	s->undecided = 0;
-	/* Partner: the driver's fence between writing used_event or avail->flags and reading used->idx. */
+	/*
+	 * Partner: the driver's fence between writing used_event or avail->flags and reading
+	 * used->idx.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!vq->event_idx)
 		return !(le16_load_relaxed(&s->avail->flags) & VRING_AVAIL_F_NO_INTERRUPT);

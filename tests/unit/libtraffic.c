@@ -38,7 +38,8 @@ static uint8_t byte_of(unsigned number, unsigned i)
 static uint8_t *half(const struct traffic *t, unsigned number, unsigned which)
 {
 	return board_ptr(&t->pair->board,
-			 t->memory + number % t->size * TRAFFIC_BYTES + which * TRAFFIC_HALF, TRAFFIC_HALF);
+			 t->memory + number % t->size * TRAFFIC_BYTES + which * TRAFFIC_HALF,
+			 TRAFFIC_HALF);
 }
 
 /* Cuts `bytes` at random into at most `max` pieces, many of one byte. */
@@ -76,7 +77,8 @@ static bool add_with(struct traffic *t, unsigned max_pieces)
 	if (job->readable_bytes)
 		readable = cut(pieces, gpa, job->readable_bytes, MAX(max_pieces / 2, 1u));
 	if (job->writable_bytes)
-		writable = cut(pieces + readable, gpa + TRAFFIC_HALF, job->writable_bytes, max_pieces / 2);
+		writable = cut(pieces + readable, gpa + TRAFFIC_HALF, job->writable_bytes,
+			       max_pieces / 2);
 	job->pieces = readable + writable;
 	for (unsigned i = 0; i < TRAFFIC_HALF; i++) {
 		half(t, t->added, 0)[i] = byte_of(t->added, i);

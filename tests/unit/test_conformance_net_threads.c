@@ -248,7 +248,10 @@ static void test_g9_merges(void **state)
 	run_merges(*state, 64, mixed, ARRAY_SIZE(mixed), kind_count(30));
 }
 
-/* Without mergeable buffers it is always 1, whatever the wire says. On the way out nothing is changed. */
+/*
+ * Without mergeable buffers it is always 1, whatever the wire says. On the way out nothing is
+ * changed.
+ */
 static void test_g9_num_buffers_without_merging(void **state)
 {
 	struct rig *rig = *state;

@@ -340,7 +340,7 @@ static void test_g7_offloads_at_run_time(void **state)
 	assert_int_equal(set_offloads(nic, 0), VIRTIO_NET_ERR);
 }
 
-/* A frame whose header has these flags and this kind comes, or is dropped; in its stead comes a plain one. */
+/* A frame with these flags and of this kind comes, or is dropped: then a plain one comes. */
 static void expect_kind(struct nic *nic, uint8_t flags, uint8_t gso_type, bool comes)
 {
 	const uint64_t dropped = net_counter(&nic_pair(nic, 0)->rx.counters.dropped);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Traffic through a NIC whose driver keeps to the rules: sizes, batches, interrupts. What does not depend on the
- * kind of ring; the rest is in test_conformance_net_threads.c.
+ * Traffic through a NIC whose driver keeps to the rules: sizes, batches, interrupts. What does not
+ * depend on the kind of ring; the rest is in test_conformance_net_threads.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The kernel's program against net_hash_frame() and the table: run by itself on given frames, and in
- * a tap of this process's own network namespace. What the process may not do is skipped, with the
- * reason.
+ * The kernel's program against net_hash_frame() and the table: run by itself on given frames, and
+ * in a tap of this process's own network namespace. What the process may not do is skipped, with
+ * the reason.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -57,10 +57,12 @@ static void test_identity(void **state)
 	struct fake_pci *f = *state;
 
 	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_VENDOR_ID, 2), 0x1af4);
-	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_DEVICE_ID, 2), 0x1040 + FAKE_TYPE);
+	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_DEVICE_ID, 2),
+			 0x1040 + FAKE_TYPE);
 	assert_true(board_config_read(&f->board, FAKE_SLOT, PCI_REVISION_ID, 1) >= 1);
 	assert_true(board_config_read(&f->board, FAKE_SLOT, PCI_SUBSYSTEM_ID, 2) >= 0x40);
-	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_CLASS_REVISION + 1, 2), 0x8000);
+	assert_int_equal(board_config_read(&f->board, FAKE_SLOT, PCI_CLASS_REVISION + 1, 2),
+			 0x8000);
 	assert_int_equal(get(f, COMMON_NUM_QUEUES, 2), FAKE_QUEUES);
 	assert_int_equal(f->driver.vectors, FAKE_QUEUES + 1);
 	assert_true(f->driver.notify_length >= (FAKE_QUEUES - 1) * f->driver.notify_multiplier + 2);
@@ -521,7 +523,8 @@ static void test_g2_without_bus_master_the_device_is_cut_off(void **state)
 
 	start(f);
 	before = f->fake.deactivations;
-	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2,
+			   PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
 	assert_int_equal(f->fake.deactivations, before);
 	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY);
 	assert_int_equal(f->fake.deactivations, before + 1);
@@ -531,7 +534,8 @@ static void test_g2_without_bus_master_the_device_is_cut_off(void **state)
 	virtio_config_changed(&f->fake.device);
 	assert_int_equal(driver_wait_vector(&f->driver, 0, 0), 0);
 	before = f->fake.activations;
-	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+	board_config_write(&f->board, FAKE_SLOT, PCI_COMMAND, 2,
+			   PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
 	driver_add_status(&f->driver, VIRTIO_CONFIG_S_DRIVER_OK);
 	assert_int_equal(f->fake.activations, before);
 	start(f);

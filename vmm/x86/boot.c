@@ -311,13 +311,14 @@ static void fill_e820(struct boot_params *params, const struct mem *mem)
 }
 
 /*
- * Without firmware there is none to jump to, which is how Linux resets a hardware-reduced machine when all
- * else is ruled out: in real mode, to the reset vector. What stands there does what firmware would.
+ * Without firmware there is none to jump to, which is how Linux resets a hardware-reduced machine
+ * when all else is ruled out: in real mode, to the reset vector. What stands there does what
+ * firmware would.
  */
 static int write_reset_vector(const struct mem *mem)
 {
 	static const uint8_t code[] = {
-		0xba, (LAYOUT_POWER + 2) & 0xff, (LAYOUT_POWER + 2) >> 8, /* mov dx, the reset register */
+		0xba, (LAYOUT_POWER + 2) & 0xff, (LAYOUT_POWER + 2) >> 8, /* mov dx, its address */
 		0xb0, LAYOUT_RESET_VALUE,				  /* mov al, its value */
 		0xee,							  /* out dx, al */
 		0xf4,							  /* hlt */
