@@ -190,7 +190,7 @@ static void clean(const struct tap *tap)
 }
 
 /* The link may be declared to be of another type than Ethernet, and back only while it is down. */
-static int set_type(const struct tap *tap)
+int tap_set_type(const struct tap *tap)
 {
 	struct ifreq request = { 0 };
 
@@ -217,7 +217,7 @@ static int set_format(struct tap *tap)
 			  strerror(err));
 		return -err;
 	}
-	return set_type(tap);
+	return 0;
 }
 
 static void probe_offloads(struct tap *tap)

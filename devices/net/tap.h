@@ -50,9 +50,15 @@ int tap_attach(struct tap *tap, uint16_t mtu);
 
 /*
  * Takes the files over that are in tap->queues, attached or not, and finds the name. Logs; 0 or
- * -errno.
+ * -errno, and then the tap is as it was found, but for frames and a filter that it may have lost.
  */
 int tap_take(struct tap *tap, uint16_t mtu);
+
+/*
+ * Sets the link's type to Ethernet, which it can be declared not to be; only while it is down. Logs;
+ * 0 or -EBUSY.
+ */
+int tap_set_type(const struct tap *tap);
 
 /* Whether the files of two queues are of the same tap. Leaves TAP_HEADER_SIZE. */
 bool tap_same_files(int a, int b);

@@ -5,13 +5,18 @@
  * the files do not give: what is asked, and set, is asked of the files.
  *
  * All queues are detached and attached again. In between it shows whether somebody else has one in
- * use, and after it whether two files are one; and what waited in them is gone.
+ * use; and what waited in them is gone.
+ *
+ * Whoever passes files that are refused may use them otherwise: what was changed to find out goes
+ * back. Only a filter cannot, which is not to be read; it is lost where queues are shared.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/if_tun.h>
 #include <linux/major.h>
+#include <linux/virtio_net.h>
+#include <net/if_arp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -118,6 +123,7 @@ static int check_queue(struct tap *tap, unsigned index, bool *multi)
 
 	if (err)
 		return err;
+	tap->queues[index].attached = !(request.ifr_flags & IFF_DETACH_QUEUE);
 	if (!index)
 		snprintf(tap->name, sizeof(tap->name), "%s", request.ifr_name);
 	if (index && (strcmp(tap->name, request.ifr_name) || !tap_same_files(first, fd))) {
@@ -127,6 +133,34 @@ static int check_queue(struct tap *tap, unsigned index, bool *multi)
 	}
 	*multi = request.ifr_flags & IFF_MULTI_QUEUE;
 	return check_flags(tap, fd, &request);
+}
+
+/* One opened file has one set of flags, whatever numbers it has. */
+static bool is_same_file(int a, int b)
+{
+	int of_a = fcntl(a, F_GETFL), of_b = fcntl(b, F_GETFL);
+	bool same;
+
+	fcntl(a, F_SETFL, of_a ^ O_NONBLOCK);
+	same = fcntl(b, F_GETFL) != of_b;
+	fcntl(a, F_SETFL, of_a);
+	return same;
+}
+
+static int check_distinct(const struct tap *tap)
+{
+	for (unsigned i = 1; i < tap->backend.queues; i++) {
+		for (unsigned j = 0; j < i; j++) {
+			int fd = tap->queues[i].fd;
+
+			if (!is_same_file(tap->queues[j].fd, fd))
+				continue;
+			log_error("--net fd=%d is the same file as one before it: open "
+				  "/dev/net/tun for each queue pair", fd);
+			return -EINVAL;
+		}
+	}
+	return 0;
 }
 
 static int detach_all(const struct tap *tap)
@@ -152,14 +186,9 @@ static int detach_all(const struct tap *tap)
 static int attach_all(const struct tap *tap)
 {
 	for (unsigned i = 0; i < tap->backend.queues; i++) {
-		int fd = tap->queues[i].fd, err;
+		int fd = tap->queues[i].fd;
+		int err = set_queue(fd, IFF_ATTACH_QUEUE);
 
-		if (!is_detached(fd)) {
-			log_error("--net fd=%d is the same file as one before it: open "
-				  "/dev/net/tun for each queue pair", fd);
-			return -EINVAL;
-		}
-		err = set_queue(fd, IFF_ATTACH_QUEUE);
 		if (err) {
 			log_error("--net fd=%d: cannot attach to tap %s: %s", fd, tap->name,
 				  strerror(-err));
@@ -190,23 +219,28 @@ static int reattach(const struct tap *tap)
 
 /*
  * IFF_NO_PI has the same bit as IFF_NOFILTER, which TUNGETIFF sets for a queue without a filter:
- * with one (that takes every frame) it is the former's alone.
+ * with one (that takes every frame) it is the former's alone. To a tap that is refused nothing
+ * happens: either it has a filter, and the bit tells, or it had none and gets rid of this one.
  */
 static int check_pi(const struct tap *tap)
 {
 	struct sock_filter everything = { .code = BPF_RET | BPF_K, .k = UINT32_MAX };
 	const struct sock_fprog filter = { .len = 1, .filter = &everything };
+	int fd = tap->queues[0].fd, err = 0;
 	struct ifreq request = { 0 };
-	int fd = tap->queues[0].fd;
 
-	if (ioctl(fd, TUNATTACHFILTER, &filter) || ioctl(fd, TUNGETIFF, &request)) {
-		int err = -errno;
-
+	if (ioctl(fd, TUNGETIFF, &request))
+		err = -errno;
+	if (!err && request.ifr_flags & IFF_NO_PI) {
+		if (ioctl(fd, TUNATTACHFILTER, &filter) || ioctl(fd, TUNGETIFF, &request))
+			err = -errno;
+		ioctl(fd, TUNDETACHFILTER, NULL);
+	}
+	if (err) {
 		log_error("--net fd=%d: cannot tell how tap %s was opened: %s", fd, tap->name,
 			  strerror(-err));
 		return err;
 	}
-	ioctl(fd, TUNDETACHFILTER, NULL);
 	if (request.ifr_flags & IFF_NO_PI)
 		return 0;
 	log_error("--net fd=%d: tap %s puts packet information before its frames: open it with "
@@ -236,19 +270,65 @@ static bool is_visible(const struct tap *tap)
 	return !strcmp(text, address);
 }
 
+/* What can be seen of a tap, and is changed in the course of taking it over. */
+struct found {
+	int header;
+	unsigned long type;
+};
+
+static struct found look(int fd)
+{
+	struct found found = { .header = sizeof(struct virtio_net_hdr), .type = ARPHRD_ETHER };
+	struct ifreq request = { 0 };
+
+	ioctl(fd, TUNGETVNETHDRSZ, &found.header);
+	if (!ioctl(fd, SIOCGIFHWADDR, &request))
+		found.type = request.ifr_hwaddr.sa_family;
+	return found;
+}
+
+/* The first `count` files were found to be of the tap. */
+static void put_back(const struct tap *tap, struct found found, unsigned count)
+{
+	int fd = tap->queues[0].fd;
+
+	ioctl(fd, TUNSETVNETHDRSZ, &found.header);
+	if (look(fd).type != found.type)
+		ioctl(fd, TUNSETLINK, found.type);
+	for (unsigned i = 0; i < count; i++) {
+		const struct tap_queue *q = &tap->queues[i];
+
+		if (is_detached(q->fd) == q->attached)
+			set_queue(q->fd, q->attached ? IFF_ATTACH_QUEUE : IFF_DETACH_QUEUE);
+	}
+}
+
 int tap_take(struct tap *tap, uint16_t mtu)
 {
+	unsigned count = 1;
 	bool multi = false;
-	int err = 0;
+	int err = check_queue(tap, 0, &multi);
+	struct found found;
 
-	for (unsigned i = 0; !err && i < tap->backend.queues; i++)
-		err = check_queue(tap, i, &multi);
-	if (!err && multi)
-		err = reattach(tap);
-	if (!err)
-		err = check_pi(tap);
 	if (err)
 		return err;
+	found = look(tap->queues[0].fd);
+	while (!err && count < tap->backend.queues) {
+		err = check_queue(tap, count, &multi);
+		count += !err;
+	}
+	if (!err)
+		err = check_distinct(tap);
+	if (!err)
+		err = tap_set_type(tap);
+	if (!err)
+		err = check_pi(tap);
+	if (!err && multi)
+		err = reattach(tap);
+	if (err) {
+		put_back(tap, found, count);
+		return err;
+	}
 	for (unsigned i = 0; i < tap->backend.queues; i++) {
 		/* All else that can be set there, such as O_ASYNC, is not wanted. */
 		fcntl(tap->queues[i].fd, F_SETFL, O_NONBLOCK);

@@ -192,7 +192,7 @@ int tap_attach(struct tap *tap, uint16_t mtu)
 		return err;
 	if (exists) {
 		tap_check_link(tap, mtu);
-		return 0;
+		return tap_set_type(tap);
 	}
 	err = set_link(tap, mtu);
 	if (err)

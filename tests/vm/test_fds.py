@@ -6,6 +6,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import tempfile
 
@@ -18,6 +19,7 @@ from tuntap import GOOD, IFF_NAPI, IFF_NAPI_FRAGS, IFF_NO_PI, IFF_TAP, IFF_TUN, 
 
 RUNS = m.say('x') + m.HALT
 O_CLOEXEC = 0o2000000
+SIOCGIFHWADDR = 0x8927
 
 
 @pytest.fixture
@@ -135,6 +137,48 @@ def state(fd):
 
 
 CLEAN = {'header': 12, 'little': 1, 'send buffer': 2**31 - 1, 'no filter': True, 'detached': False}
+
+
+def kept(fd):
+    """What of a tap may be another's business: all that state() has, and its link's type."""
+    return state(fd), struct.unpack('16xH22x', fcntl.ioctl(fd, SIOCGIFHWADDR, bytes(40)))[0]
+
+
+def test_refused_is_left_as_found(micro, attach, fds, other, host):
+    """Whoever passed them may have another use for them: header, filter, send buffer, type, queues in use or not."""
+    kernel = micro(m.POWEROFF)
+    queues = [attach('many', MANY) for _ in range(3)]
+    again, no_tap = os.dup(queues[0]), os.open('/dev/null', os.O_RDWR)
+    fds += [again, no_tap]
+    with_info = attach('info', IFF_TAP | IFF_VNET_HDR | tuntap.IFF_MULTI_QUEUE)
+    filtered = attach('filtered', IFF_TAP | IFF_VNET_HDR)
+    for fd in (queues[0], with_info, filtered):
+        tuntap.put(fd, tuntap.SETVNETHDRSZ, 20)
+        tuntap.put(fd, tuntap.SETSNDBUF, 4096)
+        fcntl.ioctl(fd, tuntap.SETLINK, 512)
+    for fd in (queues[0], filtered):
+        tuntap.attach_filter(fd, 100)
+    tuntap.set_queue(queues[1], tuntap.IFF_DETACH_QUEUE)
+    elsewhere = attach('many', MANY, where=other)
+    before = {fd: kept(fd) for fd in (*queues, with_info, filtered, elsewhere)}
+    assert before[queues[0]][0]['header'] == 20 and before[queues[1]][0]['detached']
+    for passed, words in (([*queues, again], 'is the same file'),
+                          ([*queues, no_tap], 'is not a tap'),
+                          ([*queues, elsewhere], 'of one tap'),
+                          ([elsewhere, *queues], 'of one tap'),
+                          ([with_info], 'packet information'),
+                          ([filtered], 'packet information')):
+        refused(kernel, passed, words)
+        assert {fd: kept(fd) for fd in before} == before, (passed, words)
+    host.run('ip link set many up')
+    libvm.one_line(libvm.run('run', '--kernel', kernel, '--net', net(*queues), pass_fds=queues), 1, 'link type 512')
+    assert {fd: kept(fd) for fd in before} == before
+    # To see that others use the tap, the queues are detached, and a filter is lost.
+    host.run('ip link set many down')
+    refused(kernel, queues[:2], 'many', 'besides those passed')
+    for fd in queues:
+        before[fd][0]['no filter'] = True
+    assert {fd: kept(fd) for fd in before} == before
 
 
 def test_passed_dirty(whelp, micro, attach, fds, host):
