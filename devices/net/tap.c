@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "devices/net/steer.h"
+#include "vmm/iov.h"
 #include "vmm/linux_new.h"
 #include "vmm/log.h"
 #include "vmm/util.h"
@@ -148,11 +149,46 @@ static ssize_t tap_recv(struct net_backend *backend, unsigned queue, const struc
 	return n < 0 ? -errno : n;
 }
 
+/*
+ * How long a frame's own headers are (hdr_len) is a hint, not to be relied on (5.1.6.2.2), but a tap
+ * refuses a frame that is shorter. It gets it once more with a header of ours that has no hint.
+ */
+static ssize_t send_without_hint(const struct tap *tap, unsigned queue, const struct iovec *iov,
+				 unsigned count)
+{
+	size_t skip = sizeof(struct virtio_net_hdr);
+	struct iovec again[IOV_MAX];
+	struct virtio_net_hdr header;
+	unsigned pieces = 1;
+	ssize_t n;
+
+	if (iov_read(iov, count, 0, &header, skip) < skip || !header.hdr_len)
+		return -EINVAL;
+	header.hdr_len = 0;
+	again[0] = (struct iovec){ .iov_base = &header, .iov_len = skip };
+	for (unsigned i = 0; i < count; i++) {
+		size_t part = MIN(iov[i].iov_len, skip);
+
+		skip -= part;
+		if (part == iov[i].iov_len)
+			continue;
+		if (pieces == ARRAY_SIZE(again))
+			return -EINVAL;
+		again[pieces++] = (struct iovec){ .iov_base = (char *)iov[i].iov_base + part,
+						  .iov_len = iov[i].iov_len - part };
+	}
+	n = writev(tap->queues[queue].fd, again, (int)pieces);
+	return n < 0 ? -errno : n;
+}
+
 static ssize_t tap_send(struct net_backend *backend, unsigned queue, const struct iovec *iov,
 			unsigned count)
 {
-	ssize_t n = writev(to_tap(backend)->queues[queue].fd, iov, (int)count);
+	const struct tap *tap = to_tap(backend);
+	ssize_t n = writev(tap->queues[queue].fd, iov, (int)count);
 
+	if (n < 0 && errno == EINVAL)
+		return send_without_hint(tap, queue, iov, count);
 	return n < 0 ? -errno : n;
 }
 

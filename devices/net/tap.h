@@ -55,8 +55,8 @@ int tap_attach(struct tap *tap, uint16_t mtu);
 int tap_take(struct tap *tap, uint16_t mtu);
 
 /*
- * Sets the link's type to Ethernet, which it can be declared not to be; only while it is down. Logs;
- * 0 or -EBUSY.
+ * Sets the link's type to Ethernet, which it can be declared not to be; only while it is down.
+ * Logs; 0 or -EBUSY.
  */
 int tap_set_type(const struct tap *tap);
 

@@ -76,6 +76,21 @@ def test_h18_linux(whelp, small_image, size):
     assert size * 63 // 64 - 56 * MIB - (64 * MIB if size > GAP else 0) < total < size
 
 
+@pytest.mark.parametrize('name, size', [('cloud', 128), ('generic', 128), ('backports', 128), ('unstable', 128)])
+def test_memory_for_the_guest(whelp, host, name, size):
+    """What docs/guest.md says is enough for the test guest with all its tools, which then does its work."""
+    host.tap()
+    machine = whelp('--kernel', libvm.kernel(name), '--initrd', libvm.image(name), '--memory', f'{size}M', '--cmdline',
+                    'console=ttyS0 guest.net=eth0:192.0.2.2/24', '--net', 'tap=tap0', host=host,
+                    serial=True).wait_ready()
+    print(name, size, machine.run('cat /proc/meminfo | head -n 3'))
+    host.ping('-f -l 8 -c 200')
+    host.run(f'{libvm.NETPERF}/netperf -P 0 -H 192.0.2.2 -t TCP_STREAM -l 1')
+    host.run(f'{libvm.NETPERF}/netperf -P 0 -H 192.0.2.2 -t TCP_MAERTS -l 1')
+    assert machine.dmesg_faults() == []
+    machine.poweroff()
+
+
 def test_least_memory():
     """With less than its header asks for, a kernel is not started."""
     libvm.one_line(libvm.run('run', '--kernel', libvm.kernel('cloud'), '--memory', '64M'), 1, 'needs memory up to',
