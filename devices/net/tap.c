@@ -150,8 +150,8 @@ static ssize_t tap_recv(struct net_backend *backend, unsigned queue, const struc
 }
 
 /*
- * How long a frame's own headers are (hdr_len) is a hint, not to be relied on (5.1.6.2.2), but a tap
- * refuses a frame that is shorter. It gets it once more with a header of ours that has no hint.
+ * How long a frame's own headers are (hdr_len) is a hint, not to be relied on (5.1.6.2.2), but a
+ * tap refuses a frame that is shorter. It gets it once more with a header of ours without a hint.
  */
 static ssize_t send_without_hint(const struct tap *tap, unsigned queue, const struct iovec *iov,
 				 unsigned count)

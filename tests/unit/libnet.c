@@ -7,6 +7,15 @@
 
 #include <cmocka.h>
 
+struct nic_setup net_setup_with(size_t count, const unsigned *features)
+{
+	struct nic_setup setup = { .control = true };
+
+	for (size_t i = 0; i < count; i++)
+		virtio_add(&setup.also, features[i]);
+	return setup;
+}
+
 struct ring_piece net_tx_piece(struct nic *nic, uint32_t len, uint32_t seed)
 {
 	struct ring_piece piece = { board_alloc(&nic->board, len, 1), len };

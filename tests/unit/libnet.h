@@ -14,6 +14,12 @@
 	(VIRTIO_CONFIG_S_ACKNOWLEDGE | VIRTIO_CONFIG_S_DRIVER | VIRTIO_CONFIG_S_FEATURES_OK |      \
 	 VIRTIO_CONFIG_S_DRIVER_OK)
 
+/* A driver's setup with a control queue, and these features besides. */
+#define NET_WITH(...)                                                                              \
+	net_setup_with(sizeof((unsigned[]){ __VA_ARGS__ }) / sizeof(unsigned),                     \
+		       (const unsigned[]){ __VA_ARGS__ })
+struct nic_setup net_setup_with(size_t count, const unsigned *features);
+
 /* Guest memory with a packet of `len` bytes. */
 struct ring_piece net_tx_piece(struct nic *nic, uint32_t len, uint32_t seed);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the control queue does to a NIC that runs: its filter, its offloads, its counters, its
- * answers.
+ * What the control queue does to a NIC that runs: its filter, its counters, its answers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,19 +23,6 @@ static const uint8_t other[6] = { 0x02, 0x66, 0x77, 0x88, 0x99, 0xaa };
 static const uint8_t third[6] = { 0x02, 0xbb, 0xcc, 0xdd, 0xee, 0xff };
 static const uint8_t group[6] = { 0x01, 0x00, 0x5e, 0x00, 0x00, 0x05 };
 static const uint8_t everyone[6] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
-
-/* With a control queue, and these features. */
-#define WITH(...) setup_with(sizeof((unsigned[]){ __VA_ARGS__ }) / sizeof(unsigned),               \
-			     (const unsigned[]){ __VA_ARGS__ })
-
-static struct nic_setup setup_with(size_t count, const unsigned *features)
-{
-	struct nic_setup setup = { .control = true };
-
-	for (size_t i = 0; i < count; i++)
-		virtio_add(&setup.also, features[i]);
-	return setup;
-}
 
 static uint8_t set_mode(struct nic *nic, uint8_t mode, uint8_t on)
 {
@@ -84,7 +70,7 @@ static void expect_arrival(struct nic *nic, const uint8_t mac[6], int vlan, bool
 
 static void test_rx_modes(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_RX_EXTRA);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_RX_EXTRA);
 	/* What a mode is switched to, and who gets through then: own, other, group, everyone. */
 	static const struct {
 		uint8_t mode, on;
@@ -146,7 +132,7 @@ static uint8_t set_tables(struct nic *nic, const uint8_t *unicast, uint32_t unic
 
 static void test_g28_address_tables(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_CTRL_RX);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_CTRL_RX);
 	struct nic *nic = *state;
 
 	nic_up(nic, &setup);
@@ -166,7 +152,7 @@ static void test_g28_address_tables(void **state)
 
 static void test_g27_the_address_changes_until_the_reset(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_MAC_ADDR);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_MAC_ADDR);
 	struct nic *nic = *state;
 
 	for (unsigned lap = 0; lap < 2; lap++) {
@@ -192,7 +178,7 @@ static uint8_t set_vlan(struct nic *nic, uint8_t code, uint16_t id)
 
 static void test_g28_vlans(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VLAN);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_CTRL_RX, VIRTIO_NET_F_CTRL_VLAN);
 	struct nic *nic = *state;
 
 	nic_up(nic, &setup);
@@ -241,7 +227,7 @@ static void test_g5_every_class_has_its_answer(void **state)
 	struct nic *nic = *state;
 
 	for (unsigned with = 0; with < ARRAY_SIZE(commands); with++) {
-		struct nic_setup setup = WITH(commands[with].feature, VIRTIO_NET_F_STATUS);
+		struct nic_setup setup = NET_WITH(commands[with].feature, VIRTIO_NET_F_STATUS);
 
 		nic_up(nic, &setup);
 		for (unsigned i = 0; i < ARRAY_SIZE(commands); i++) {
@@ -265,7 +251,7 @@ static void test_g5_every_class_has_its_answer(void **state)
 /* Linux from 6.5 on polls for the answer, with no vector for the queue. */
 static void test_g6_a_command_right_after_driver_ok(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_CTRL_RX);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_CTRL_RX);
 	struct nic *nic = *state;
 
 	for (unsigned before = 0; before < 2; before++) {
@@ -297,168 +283,13 @@ static void test_g6_a_command_right_after_driver_ok(void **state)
 	}
 }
 
-/* ---- G7 ---- */
-
-static uint8_t set_offloads(struct nic *nic, uint64_t offloads)
-{
-	return nic_command(nic, VIRTIO_NET_CTRL_GUEST_OFFLOADS, VIRTIO_NET_CTRL_GUEST_OFFLOADS_SET,
-			   &offloads, sizeof(offloads));
-}
-
-#define BIT(name) (1ull << VIRTIO_NET_F_GUEST_##name)
-
-static void test_g7_offloads_at_run_time(void **state)
-{
-	const struct nic_setup setup =
-		WITH(VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_GUEST_CSUM,
-		     VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_USO4,
-		     VIRTIO_NET_F_GUEST_USO6);
-	const unsigned tso = NET_OFFLOAD_CSUM | NET_OFFLOAD_TSO4 | NET_OFFLOAD_TSO6;
-	const struct nic_setup none = { .control = true };
-	struct nic *nic = *state;
-
-	for (unsigned lap = 0; lap < 2; lap++) {
-		nic_up(nic, &setup);
-		assert_int_equal(loopback_offloads(nic->backend), tso | NET_OFFLOAD_USO);
-		assert_int_equal(set_offloads(nic, 0), VIRTIO_NET_OK);
-		assert_int_equal(loopback_offloads(nic->backend), 0);
-		assert_int_equal(set_offloads(nic, BIT(CSUM)), VIRTIO_NET_OK);
-		assert_int_equal(loopback_offloads(nic->backend), NET_OFFLOAD_CSUM);
-		/* Without what they need they are nothing. */
-		assert_int_equal(set_offloads(nic, BIT(TSO4) | BIT(TSO6)), VIRTIO_NET_OK);
-		assert_int_equal(loopback_offloads(nic->backend), 0);
-		assert_int_equal(set_offloads(nic, BIT(CSUM) | BIT(TSO4) | BIT(TSO6)),
-				 VIRTIO_NET_OK);
-		assert_int_equal(loopback_offloads(nic->backend), tso);
-		/* Not negotiated. */
-		assert_int_equal(set_offloads(nic, BIT(CSUM) | BIT(ECN)), VIRTIO_NET_ERR);
-		assert_int_equal(set_offloads(nic, ~0ull), VIRTIO_NET_ERR);
-		assert_int_equal(loopback_offloads(nic->backend), tso);
-	}
-	nic_up(nic, &none);
-	assert_int_equal(loopback_offloads(nic->backend), 0);
-	assert_int_equal(set_offloads(nic, 0), VIRTIO_NET_ERR);
-}
-
-/* A frame with these flags and of this kind comes, or is dropped: then a plain one comes. */
-static void expect_kind(struct nic *nic, uint8_t flags, uint8_t gso_type, bool comes)
-{
-	const uint64_t dropped = net_counter(&nic_pair(nic, 0)->rx.counters.dropped);
-	uint64_t gpa = board_alloc(&nic->board, NET_SIZE, 1);
-	const uint8_t *got = board_ptr(&nic->board, gpa, NET_SIZE);
-	uint8_t packet[NET_SIZE];
-	uint32_t written;
-
-	nic_fill(packet, NET_SIZE, 1);
-	packet[0] = flags;
-	packet[1] = gso_type;
-	nic_peer_send(nic, packet, NET_SIZE);
-	if (!comes) {
-		nic_fill(packet, NET_SIZE, 2);
-		nic_peer_send(nic, packet, NET_SIZE);
-	}
-	net_add_rx(nic, gpa, NET_SIZE);
-	nic_publish_rx(nic);
-	nic_wait_rx(nic, &written);
-	assert_int_equal(written, NET_SIZE);
-	assert_int_equal(net_counter(&nic_pair(nic, 0)->rx.counters.dropped), dropped + !comes);
-	assert_memory_equal(got + NIC_HEADER, packet + NIC_HEADER, NET_SIZE - NIC_HEADER);
-	if (comes)
-		assert_int_equal(got[1], gso_type);
-}
-
-/* What the back end had queued when there were more offloads is not the driver's any more. */
-static void test_g7_old_frames(void **state)
-{
-	enum {
-		CSUM = VIRTIO_NET_HDR_F_NEEDS_CSUM,
-		VALID = VIRTIO_NET_HDR_F_DATA_VALID,
-		TCP4 = VIRTIO_NET_HDR_GSO_TCPV4,
-		TCP6 = VIRTIO_NET_HDR_GSO_TCPV6,
-		UDP = VIRTIO_NET_HDR_GSO_UDP_L4,
-		TUNNEL = VIRTIO_NET_HDR_GSO_UDP_TUNNEL_IPV4,
-		ECN = VIRTIO_NET_HDR_GSO_ECN,
-	};
-	const struct nic_setup setup =
-		WITH(VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VIRTIO_NET_F_GUEST_CSUM,
-		     VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_GUEST_ECN,
-		     VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_GUEST_USO6);
-	struct nic *nic = *state;
-
-	nic_up(nic, &setup);
-	expect_kind(nic, CSUM, TCP4, true);
-	expect_kind(nic, CSUM, UDP, true);
-	assert_int_equal(set_offloads(nic, BIT(CSUM) | BIT(TSO4)), VIRTIO_NET_OK);
-	expect_kind(nic, CSUM, TCP4, true);
-	expect_kind(nic, CSUM, TCP4 | ECN, false);
-	expect_kind(nic, CSUM, TCP4 | TUNNEL, false);
-	expect_kind(nic, CSUM, TCP6, false);
-	expect_kind(nic, CSUM, UDP, false);
-	expect_kind(nic, CSUM, 2, false);
-	expect_kind(nic, VALID, 0, true);
-	assert_int_equal(set_offloads(nic, 0), VIRTIO_NET_OK);
-	expect_kind(nic, CSUM, TCP4, false);
-	expect_kind(nic, CSUM, 0, false);
-	expect_kind(nic, 0, 0, true);
-	/* Back again; and a reset takes everything back. */
-	assert_int_equal(set_offloads(nic, BIT(CSUM) | BIT(USO4) | BIT(USO6)), VIRTIO_NET_OK);
-	expect_kind(nic, CSUM, UDP, true);
-	expect_kind(nic, CSUM, TCP6, false);
-	nic_up(nic, &setup);
-	expect_kind(nic, CSUM, TCP6 | ECN, true);
-}
-
-/* Without GUEST_CSUM the flags are zero, whatever a tap knows of the checksum (5.1.6.4.1). */
-static void test_no_flags_without_guest_csum(void **state)
-{
-	const struct nic_setup none = { .control = true };
-	const struct nic_setup csum = WITH(VIRTIO_NET_F_GUEST_CSUM);
-	const struct nic_setup *setups[] = { &none, &csum };
-	struct nic *nic = *state;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(setups); i++) {
-		uint8_t packet[NET_SIZE];
-		uint32_t written;
-		uint64_t gpa;
-
-		nic_up(nic, setups[i]);
-		gpa = board_alloc(&nic->board, NET_SIZE, 1);
-		nic_fill(packet, NET_SIZE, 1);
-		packet[0] = VIRTIO_NET_HDR_F_DATA_VALID;
-		nic_peer_send(nic, packet, NET_SIZE);
-		net_add_rx(nic, gpa, NET_SIZE);
-		nic_publish_rx(nic);
-		nic_wait_rx(nic, &written);
-		assert_int_equal(*(uint8_t *)board_ptr(&nic->board, gpa, NET_SIZE),
-				 i ? VIRTIO_NET_HDR_F_DATA_VALID : 0);
-	}
-}
-
-static void test_the_header_follows_the_features(void **state)
-{
-	const struct nic_setup plain = { 0 };
-	const struct nic_setup hash = WITH(VIRTIO_NET_F_HASH_REPORT);
-	const struct nic_setup tunnel =
-		WITH(VIRTIO_NET_F_CSUM, VIRTIO_NET_F_HOST_TSO4, VIRTIO_NET_F_HOST_TSO6,
-		     VIRTIO_NET_F_HOST_USO, VIRTIO_NET_F_HOST_UDP_TUNNEL_GSO);
-	struct nic *nic = *state;
-
-	nic_up(nic, &hash);
-	assert_int_equal(loopback_header(nic->backend), 20);
-	nic_up(nic, &tunnel);
-	assert_int_equal(loopback_header(nic->backend), 24);
-	nic_up(nic, &plain);
-	assert_int_equal(loopback_header(nic->backend), 12);
-	nic_ping(nic);
-}
-
 /* ---- the hash in the header ---- */
 
 enum { HASH_HEADER = 20 };
 
 static void test_hash_report(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_HASH_REPORT);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_HASH_REPORT);
 	struct net_rss rss = { .types = NET_HASH_TYPES, .key_len = NET_HASH_KEY_MAX };
 	struct nic *nic = *state;
 	uint8_t config[13 + NET_HASH_KEY_MAX] = { 0 };
@@ -513,8 +344,8 @@ static unsigned net_status(struct nic *nic)
 
 static void test_announcement(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_GUEST_ANNOUNCE, VIRTIO_NET_F_STATUS);
-	const struct nic_setup without = WITH(VIRTIO_NET_F_STATUS);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_GUEST_ANNOUNCE, VIRTIO_NET_F_STATUS);
+	const struct nic_setup without = NET_WITH(VIRTIO_NET_F_STATUS);
 	struct nic *nic = *state;
 	uint32_t generation;
 
@@ -563,7 +394,7 @@ static void expect_stats(struct nic *nic, uint16_t queue, uint8_t type)
 
 static void test_statistics(void **state)
 {
-	const struct nic_setup setup = WITH(VIRTIO_NET_F_DEVICE_STATS, VIRTIO_NET_F_CTRL_RX);
+	const struct nic_setup setup = NET_WITH(VIRTIO_NET_F_DEVICE_STATS, VIRTIO_NET_F_CTRL_RX);
 	struct nic *nic = *state;
 	uint64_t packets = net_counter(&nic_pair(nic, 0)->tx.counters.packets), types;
 
@@ -597,10 +428,6 @@ int main(void)
 		FRESH(test_g28_vlans),
 		FRESH(test_g5_every_class_has_its_answer),
 		FRESH(test_g6_a_command_right_after_driver_ok),
-		FRESH(test_g7_offloads_at_run_time),
-		FRESH(test_g7_old_frames),
-		FRESH(test_no_flags_without_guest_csum),
-		FRESH(test_the_header_follows_the_features),
 		FRESH(test_hash_report),
 		FRESH(test_announcement),
 		FRESH(test_statistics),

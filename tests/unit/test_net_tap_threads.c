@@ -222,7 +222,7 @@ static struct frame *make_frame(const uint8_t to[6], const char *from_ip, const 
 
 static struct virtio_net_hdr header_of(const struct frame *frame, uint8_t gso_type)
 {
-	bool tcp = gso_type != VIRTIO_NET_HDR_GSO_UDP;
+	bool udp = gso_type == VIRTIO_NET_HDR_GSO_UDP;
 
 	return (struct virtio_net_hdr){
 		.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
@@ -230,7 +230,8 @@ static struct virtio_net_hdr header_of(const struct frame *frame, uint8_t gso_ty
 		.hdr_len = (uint16_t)frame->head,
 		.gso_size = SEGMENT,
 		.csum_start = sizeof(struct ethhdr) + sizeof(struct iphdr),
-		.csum_offset = tcp ? offsetof(struct tcphdr, check) : offsetof(struct udphdr, check),
+		.csum_offset = udp ? offsetof(struct udphdr, check)
+				   : offsetof(struct tcphdr, check),
 	};
 }
 

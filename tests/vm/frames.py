@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 SO_RCVBUFFORCE = 33
 SOL_PACKET, PACKET_STATISTICS, PACKET_VNET_HDR, PACKET_OUTGOING, ETH_P_ALL = 263, 6, 15, 4, 3
-NEEDS_CSUM, GSO_UDP_L4 = 1, 5  # of struct virtio_net_hdr
+NEEDS_CSUM, GSO_UDP_L4, GSO_ECN = 1, 5, 0x80  # of struct virtio_net_hdr
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
 
 

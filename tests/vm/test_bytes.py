@@ -6,6 +6,7 @@ A guest here has many NICs, each with other features; far.c is its part.
 
 import concurrent.futures
 import contextlib
+import ctypes
 import hashlib
 import os
 import re
@@ -279,12 +280,12 @@ def pass_file(machine, nic, to_guest, from_guest):
         return sent.result(), output.split()[0], returned.result()
 
 
-def send_file(listener):
+def send_file(listener, size=FILE_SIZE):
     connection, _ = listener.accept()
     digest = hashlib.sha256()
     with connection:
         connection.settimeout(PATIENCE)
-        for _ in range(FILE_SIZE // CHUNK):
+        for _ in range(size // CHUNK):
             data = os.urandom(CHUNK)
             digest.update(data)
             connection.sendall(data)
@@ -331,6 +332,54 @@ def test_p9_to_an_interface_without_offloads(whelp, host):
                 assert not look.partial and not one.flags & frames.NEEDS_CSUM, (nic.features, look)
                 assert len(one.frame) <= 1514, (nic.features, look)
         finish(machine)
+
+
+CWR = 0x80  # among TCP's flags: the sender has slowed down, as ECN asked it to
+SO_ATTACH_FILTER = 26
+
+
+def drop_some(sock, one_in):
+    """A socket filter that drops frames by chance."""
+    code = [(0x20, 0, 0, 0xfffff038), (0x94, 0, 0, one_in), (0x15, 0, 1, 0), (6, 0, 0, 0), (6, 0, 0, 0xffffffff)]
+    program = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in code))
+    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack('H6xQ', len(code), ctypes.addressof(program)))
+
+
+def slowed_down(captured, to_guest):
+    """Of one direction's TCP frames that say so, how many are large, as (with the header's mark, without)."""
+    large = {True: 0, False: 0}
+    for one in captured:
+        seen = frames.look(one.frame)
+        if seen and seen.protocol == TCP and one.outgoing == to_guest and len(one.frame) > 1514:
+            flags = one.frame[14 + (20 if seen.version == 4 else 40) + 13]
+            assert bool(one.gso_type & frames.GSO_ECN) == bool(flags & CWR), (one.gso_type, flags)
+            large[bool(flags & CWR)] += 1
+    return large[True], large[False]
+
+
+@pytest.mark.parametrize('features', ['', '-guest_ecn,-host_ecn'], ids=['on', 'off'])
+def test_ecn(whelp, host, features):
+    """Streams that ECN slows down: a large frame says so in its header, or there are only small ones that do."""
+    nic = Nic(host, 0, features)
+    plug_in(host, [nic])
+    machine = start(whelp, host, [nic])
+    assert ({'guest_ecn', 'host_ecn'} <= negotiated(machine, nic)) == (not features)
+    machine.run('echo 1 >/proc/sys/net/ipv4/tcp_ecn')
+    host.run('echo 1 >/proc/sys/net/ipv4/tcp_ecn; modprobe sch_netem; '
+             f'tc qdisc add dev {nic.tap} root netem loss 10% ecn', shell=True)
+    capture = frames.Capture(host, nic.tap)
+    (source, source_port), (sink, sink_port) = nic.listen(4), nic.listen(4)
+    # The host's frames are marked, as they go out. The guest's are lost behind the tap, which has the same effect.
+    drop_some(sink, 20)
+    with source, sink, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        sent, returned = pool.submit(send_file, source, 8 << 20), pool.submit(hash_file, sink)
+        machine.run(f'far relay {nic.here[4]} {source_port} {nic.here[4]} {sink_port} >/dev/null', timeout=PATIENCE)
+        assert sent.result() == returned.result()
+    captured = capture.stop()
+    for to_guest in (True, False):
+        marked, others = slowed_down(captured, to_guest)
+        assert others > 0 and (marked > 0) == (not features), (features, to_guest, marked, others)
+    finish(machine)
 
 
 def pattern(number, size):

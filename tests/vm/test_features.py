@@ -14,6 +14,10 @@ COMMON = {'csum', 'guest_csum', 'ctrl_guest_offloads', 'mtu', 'mac', 'guest_tso4
           'notf_coal', 'speed_duplex'}
 NEWER = COMMON | {'guest_uso4', 'guest_uso6', 'host_uso', 'vq_notf_coal', 'device_stats', 'guest_hdrlen'}
 TAKEN = {'cloud': COMMON, 'backports': NEWER, 'unstable': NEWER}
+# And of what is off by default, each asked for.
+EXTRA = ['access_platform', 'ring_packed', 'in_order', 'order_platform', 'notification_data', 'hash_report', 'rss']
+EXTRA_TAKEN = {'cloud': set(EXTRA) - {'in_order', 'notification_data'}, 'backports': set(EXTRA) - {'in_order'},
+               'unstable': set(EXTRA)}
 
 BITS = {'csum': 0, 'guest_csum': 1, 'ctrl_guest_offloads': 2, 'mtu': 3, 'mac': 5, 'guest_tso4': 7, 'guest_tso6': 8,
         'guest_ecn': 9, 'guest_ufo': 10, 'host_tso4': 11, 'host_tso6': 12, 'host_ecn': 13, 'host_ufo': 14,
@@ -26,10 +30,10 @@ BITS = {'csum': 0, 'guest_csum': 1, 'ctrl_guest_offloads': 2, 'mtu': 3, 'mac': 5
         'host_udp_tunnel_gso_csum': 68}
 
 
-def start(whelp, host, name, net, queues=2):
+def start(whelp, host, name, net, queues=2, cmdline=''):
     host.tap(options='multi_queue' if queues > 1 else '', mtu=1400)
     return whelp('--kernel', libvm.kernel(name), '--initrd', libvm.image(name), '--cpus', 2, '--memory', '512M',
-                 '--cmdline', 'console=ttyS0 guest.net=eth0:192.0.2.2/24', '--net',
+                 '--cmdline', f'console=ttyS0 guest.net=eth0:192.0.2.2/24 {cmdline}', '--net',
                  f'tap=tap0,queues={queues},{net}', host=host, serial=True).wait_ready()
 
 
@@ -104,3 +108,35 @@ def test_features(whelp, host, name):
     assert driver_faults(machine) == []
     machine.poweroff()
     assert machine.errors.count('\n') == 1, machine.errors
+
+
+@pytest.mark.parametrize('name', EXTRA_TAKEN)
+def test_off_by_default(whelp, host, name):
+    machine = start(whelp, host, name, ','.join(f'+{feature}' for feature in EXTRA))
+    assert taken(machine) & set(EXTRA) == EXTRA_TAKEN[name]
+    host.ping('-f -l 8 -c 500')
+    flows(host)
+    for test in ('TCP_STREAM', 'TCP_MAERTS'):
+        host.run(f'{libvm.NETPERF}/netperf -P 0 -H 192.0.2.2 -t {test} -l 1')
+    assert driver_faults(machine) == []
+    machine.poweroff()
+    assert machine.errors.count('\n') == 1, machine.errors
+
+
+@pytest.mark.parametrize('rings', ['-ring_packed', '+ring_packed'])
+def test_access_platform(whelp, host, rings):
+    """The addresses are then those of the guest's DMA layer: here of its bounce buffers, which nothing else uses."""
+    for feature in ('+access_platform', '-access_platform'):
+        machine = start(whelp, host, 'unstable', f'{feature},{rings}', queues=1, cmdline='swiotlb=force')
+        assert ('access_platform' in taken(machine)) == feature.startswith('+')
+        machine.run('mount -t debugfs debugfs /sys/kernel/debug')
+        host.ping('-f -l 8 -c 300')
+        for test in ('TCP_STREAM', 'TCP_MAERTS'):
+            host.run(f'{libvm.NETPERF}/netperf -P 0 -H 192.0.2.2 -t {test} -l 1')
+        used = int(machine.run('cat /sys/kernel/debug/swiotlb/io_tlb_used'))
+        # The receive ring's buffers are mapped all the time.
+        assert (used > 100) == feature.startswith('+'), used
+        assert driver_faults(machine) == []
+        machine.poweroff()
+        assert machine.errors.count('\n') == 1, machine.errors
+        host.run('ip link del tap0')
