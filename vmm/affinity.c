@@ -24,8 +24,10 @@ int affinity_check(const struct cpu_list *list, const char *option)
 	for (unsigned i = 0; i < list->count; i++) {
 		if (may_use(list->cpus[i]))
 			continue;
-		log_error("%s: whelp may not use host CPU %u, or there is none: `taskset -pc $$` lists those "
-			  "it may", option, list->cpus[i]);
+		log_error("%s: whelp may not use host CPU %u, or there is none: `taskset -pc $$` "
+			  "lists those "
+			  "it may",
+			  option, list->cpus[i]);
 		return -EINVAL;
 	}
 	return 0;

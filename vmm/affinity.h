@@ -20,12 +20,14 @@ struct cpu_list {
 int cpu_list_choose(const struct cpu_list *list, unsigned index);
 
 /*
- * Whether this process may use all CPUs of a list. If not, logs one line that names `option` and the CPU, and returns
- * -EINVAL.
+ * Whether this process may use all CPUs of a list. If not, logs one line that names `option` and
+ * the CPU, and returns -EINVAL.
  */
 int affinity_check(const struct cpu_list *list, const char *option);
 
-/* Has a thread that is started with these attributes run on `cpu` alone; -1: anywhere. 0 or -errno. */
+/*
+ * Has a thread that is started with these attributes run on `cpu` alone; -1: anywhere. 0 or -errno.
+ */
 int affinity_set(pthread_attr_t *attributes, int cpu);
 
 /* How many CPUs this process may use. */

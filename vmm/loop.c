@@ -217,7 +217,8 @@ static void *worker_main(void *arg)
 	struct worker *worker = arg;
 
 	prctl(PR_SET_NAME, worker->name);
-	/* Its sleeps may be of some 10 us, and are late by as much as this allows (50 us by default). */
+	/* Its sleeps may be of some 10 us, and are late by as much as this allows (50 us by
+	 * default). */
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	if (worker->begin)
 		worker->begin(worker);

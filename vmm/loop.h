@@ -51,9 +51,9 @@ void loop_remove(struct loop *loop, struct loop_source *source);
 void loop_again(struct loop *loop, struct loop_source *source);
 
 /*
- * Calls `source`, which need not be in the loop, without events once it is `deadline` (CLOCK_MONOTONIC, ns);
- * 0: not any more. There is one such time at a time, and it is over with the call. It costs no system call. From
- * the loop's thread.
+ * Calls `source`, which need not be in the loop, without events once it is `deadline`
+ * (CLOCK_MONOTONIC, ns); 0: not any more. There is one such time at a time, and it is over with the
+ * call. It costs no system call. From the loop's thread.
  */
 void loop_set_timer(struct loop *loop, struct loop_source *source, uint64_t deadline);
 
@@ -64,8 +64,8 @@ bool loop_poll(struct loop *loop);
 uint64_t loop_now(void);
 
 /*
- * Calls ready sources until loop_stop(). A source may be removed by its own callback, not by another
- * source's in the same loop.
+ * Calls ready sources until loop_stop(). A source may be removed by its own callback, not by
+ * another source's in the same loop.
  */
 void loop_run(struct loop *loop);
 
@@ -104,7 +104,10 @@ int worker_init(struct worker *worker, const char *name, void (*begin)(struct wo
 /* Before it starts: lets it run on this host CPU alone; -1: anywhere. */
 void worker_pin(struct worker *worker, int cpu);
 
-/* Starts the thread with every signal blocked; 0 or -errno: -EINVAL if this process may not use its CPU. */
+/*
+ * Starts the thread with every signal blocked; 0 or -errno: -EINVAL if this process may not use its
+ * CPU.
+ */
 int worker_start(struct worker *worker);
 
 /* Stops and joins the thread if it runs: when this returns no callback of its loop is under way. */

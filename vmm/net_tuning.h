@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * How a NIC moves its frames, as far as that can be chosen: what --net's keys say, and what the device goes by.
- * All zero is the plainest device there is.
+ * How a NIC moves its frames, as far as that can be chosen: what --net's keys say, and what the
+ * device goes by. All zero is the plainest device there is.
  */
 #ifndef WHELP_NET_TUNING_H
 #define WHELP_NET_TUNING_H
@@ -13,17 +13,18 @@
 
 /* When a transmit ring is looked at, and when its driver kicks (devices/virtio/mitigate.h). */
 enum mitigate_kind {
-	MITIGATE_OFF,	   /* take what comes when it comes */
-	MITIGATE_FIXED,	   /* a kick starts a timer, whose end takes all; so does a kick meanwhile */
-	MITIGATE_LGUEST,   /* a kick takes all, then a timer of adaptive length starts */
-	MITIGATE_WINDOW,   /* a kick when a window of packets is full, a timer bounds the wait */
+	MITIGATE_OFF,	 /* take what comes when it comes */
+	MITIGATE_FIXED,	 /* a kick starts a timer, whose end takes all; so does a kick meanwhile */
+	MITIGATE_LGUEST, /* a kick takes all, then a timer of adaptive length starts */
+	MITIGATE_WINDOW, /* a kick when a window of packets is full, a timer bounds the wait */
 	MITIGATE_ADAPTIVE, /* spin, timed sleep or kick, whichever the load makes cheapest */
 	MITIGATE_KINDS,
 };
 
 enum net_poll {
 	NET_POLL_OFF,
-	NET_POLL_AUTO,	/* up to what a kick and a wake-up cost, and not at all when CPUs are short */
+	NET_POLL_AUTO,	/* up to what a kick and a wake-up cost, and not at all when CPUs are short
+			 */
 	NET_POLL_FIXED, /* up to `poll_usecs` */
 };
 
@@ -42,13 +43,15 @@ enum net_locking {
 enum net_interrupting {
 	NET_INTR_BATCH,	 /* one decision a batch */
 	NET_INTR_PACKET, /* one a used buffer */
-	NET_INTR_EMPTY,	 /* one a batch, and always one when the driver's last available buffer is used */
+	NET_INTR_EMPTY,	 /* one a batch, and always one when the driver's last available buffer is
+			    used */
 };
 
 enum net_io {
 	NET_IO_SYSCALL, /* a system call a frame */
 	NET_IO_URING,	/* a batch of frames by io_uring, whatever its size */
-	NET_IO_AUTO,	/* whichever is cheaper for the frames that wait; system calls without io_uring */
+	NET_IO_AUTO, /* whichever is cheaper for the frames that wait; system calls without io_uring
+		      */
 };
 
 struct net_tuning {
@@ -57,13 +60,14 @@ struct net_tuning {
 	uint32_t latency_usecs; /* what mitigation may add to a frame's way at most */
 	enum net_poll poll;
 	uint32_t poll_usecs;
-	uint32_t budget_packets; /* of one direction before it is the other's turn; 0: the default */
-	uint32_t budget_bytes;	 /* the same */
+	uint32_t
+		budget_packets; /* of one direction before it is the other's turn; 0: the default */
+	uint32_t budget_bytes;	/* the same */
 	enum net_workers workers;
 	enum net_locking lock;
 	enum net_interrupting intr;
 	enum net_io io;
-	bool rx_copy; /* received frames come to the guest by way of a buffer of ours */
+	bool rx_copy;	      /* received frames come to the guest by way of a buffer of ours */
 	struct cpu_list cpus; /* the workers', in turn */
 };
 

@@ -10,7 +10,9 @@
 #include "vmm/options_value.h"
 #include "vmm/util.h"
 
-/* Writes "  name argument   first line", and further lines below the first; all below a long name. */
+/*
+ * Writes "  name argument   first line", and further lines below the first; all below a long name.
+ */
 static void print_row(FILE *out, int width, const char *name, const char *argument,
 		      const char *help)
 {

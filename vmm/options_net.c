@@ -33,10 +33,11 @@ static int add_fd(struct net_config *net, const char *text, struct complaint *wh
 	unsigned i;
 
 	if (value_number(text, MIN_FD, INT_MAX, &number, &inner))
-		return complain(why,
-				"must be numbers of open files with colons between them, from %d on "
-				"(0 to 2 are whelp's own): %s is none",
-				MIN_FD, value_quote(quoted, text));
+		return complain(
+			why,
+			"must be numbers of open files with colons between them, from %d on "
+			"(0 to 2 are whelp's own): %s is none",
+			MIN_FD, value_quote(quoted, text));
 	if (net->fd_count == OPTIONS_MAX_QUEUES)
 		return complain(why, "has too many: at most %d, one for each queue pair",
 				OPTIONS_MAX_QUEUES);
@@ -280,8 +281,7 @@ static const struct option_key keys[] = {
 	  "threads: one for both queues of a pair, one for each queue, or one for\n"
 	  "all (default: pair)",
 	  tuning_set_workers, false },
-	{ "affinity", "LIST",
-	  "host CPUs for these threads, in turn, such as 0:2-3 (default: any)",
+	{ "affinity", "LIST", "host CPUs for these threads, in turn, such as 0:2-3 (default: any)",
 	  tuning_set_affinity, false },
 	{ "intr", "batch|packet|empty",
 	  "interrupts are decided on once a batch, once a packet, or once a batch\n"
@@ -344,7 +344,8 @@ static int match_keys(const struct net_choice *choice, struct complaint *why)
 		{ choice->mac, VIRTIO_NET_F_MAC, "mac=", false, false },
 		{ choice->mtu, VIRTIO_NET_F_MTU, "mtu=", true, false },
 		{ choice->speed, VIRTIO_NET_F_SPEED_DUPLEX, "speed= or duplex=", true, false },
-		{ net->queues > 1, VIRTIO_NET_F_MQ, "queues= above 1 (or fd= with several)", false, true },
+		{ net->queues > 1, VIRTIO_NET_F_MQ, "queues= above 1 (or fd= with several)", false,
+		  true },
 	};
 	unsigned i;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Between options_net.c and options_tuning.c: what --net said so far, and the setters of its keys. Each reads a
- * value for the struct net_choice that `config` is, as struct option_key has it.
+ * Between options_net.c and options_tuning.c: what --net said so far, and the setters of its keys.
+ * Each reads a value for the struct net_choice that `config` is, as struct option_key has it.
  */
 #ifndef WHELP_OPTIONS_NET_H
 #define WHELP_OPTIONS_NET_H

@@ -33,7 +33,10 @@ static int choose(unsigned *row, const char *value, const char *const *words, un
 		size_t used = strlen(all);
 
 		snprintf(all + used, sizeof(all) - used, "%s%s",
-			 !i ? "" : i + 1 < count ? ", " : " or ", words[i]);
+			 !i		 ? ""
+			 : i + 1 < count ? ", "
+					 : " or ",
+			 words[i]);
 	}
 	return complain(why, "must be %s", all);
 }
@@ -69,7 +72,8 @@ int tuning_set_mitigation(void *config, const char *value, struct complaint *why
 		    policies[i].period != (value[len] == ':'))
 			continue;
 		tuning->mitigation = policies[i].kind;
-		if (!policies[i].period || !set_usecs(&tuning->period_usecs, &value[len + 1], &inner))
+		if (!policies[i].period ||
+		    !set_usecs(&tuning->period_usecs, &value[len + 1], &inner))
 			return 0;
 		return complain(why, "has a time in us behind %s that %s", policies[i].name,
 				inner.text);

@@ -25,7 +25,9 @@
 
 #define NS_PER_US 1000ull
 
-/* The driver's features that say what it takes, and the offload of the back end that each allows. */
+/*
+ * The driver's features that say what it takes, and the offload of the back end that each allows.
+ */
 static const struct {
 	unsigned feature;
 	unsigned offload;

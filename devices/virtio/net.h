@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * virtio-net (virtio 1.3, section 5.1): its features and configuration, over a net back end. Workers move the
- * frames (net_worker.h), one more serves the control queue (net_control.c).
+ * virtio-net (virtio 1.3, section 5.1): its features and configuration, over a net back end.
+ * Workers move the frames (net_worker.h), one more serves the control queue (net_control.c).
  */
 #ifndef WHELP_VIRTIO_NET_H
 #define WHELP_VIRTIO_NET_H

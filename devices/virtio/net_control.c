@@ -64,9 +64,10 @@ static bool set_pairs(void *ctx, unsigned pairs)
 }
 
 /*
- * RSS takes no pair out of use: Linux's driver (6.1, and others once the user has set a table) goes on saying how
- * many TX queues it had when it started, and sends on all that it asked for later. What arrives goes by the table
- * in any case. Without steering it would go to every pair, hence to those only of which the driver knows.
+ * RSS takes no pair out of use: Linux's driver (6.1, and others once the user has set a table) goes
+ * on saying how many TX queues it had when it started, and sends on all that it asked for later.
+ * What arrives goes by the table in any case. Without steering it would go to every pair, hence to
+ * those only of which the driver knows.
  */
 static bool set_rss(void *ctx, const struct net_rss *rss, unsigned pairs)
 {
@@ -254,8 +255,8 @@ int net_control_start(struct virtio_net *net)
 	net_ctrl_init(&net->ctrl, &ctrl_ops, net, &net->device.accepted, net->pair_count,
 		      net->own_mac);
 	net->ctrl.hash_types = net->config.supported_hash_types;
-	net->control_kick = (struct loop_source){ .fd = net->control_queue->kick_fd,
-						  .ready = kicked };
+	net->control_kick =
+		(struct loop_source){ .fd = net->control_queue->kick_fd, .ready = kicked };
 	err = worker_init(&net->control, net->device.name, begin);
 	if (!err)
 		err = loop_add(&net->control.loop, &net->control_kick, EPOLLIN);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Two threads wake each other by eventfds in turn, as a kick wakes a worker: half of a round trip is a wake-up. The
- * median keeps a busy host's odd ones out; the timer's lateness is taken as the median, too, since a policy that
- * waits for the worst of it would hardly ever use a timer.
+ * Two threads wake each other by eventfds in turn, as a kick wakes a worker: half of a round trip
+ * is a wake-up. The median keeps a busy host's odd ones out; the timer's lateness is taken as the
+ * median, too, since a policy that waits for the worst of it would hardly ever use a timer.
  */
 #include "devices/virtio/net_costs.h"
 
@@ -40,7 +40,10 @@ static uint64_t median(uint64_t *values)
 	return values[ROUNDS / 2];
 }
 
-/* How late a sleep in epoll ends, with a worker's timer slack; on a thread of its own, whose slack it is. */
+/*
+ * How late a sleep in epoll ends, with a worker's timer slack; on a thread of its own, whose slack
+ * it is.
+ */
 static void time_sleeps(uint64_t *late)
 {
 	const struct timespec sleep = { .tv_nsec = SHORT_SLEEP };

@@ -353,8 +353,7 @@ static bool run(struct net_ctrl_command *command)
 }
 
 void net_ctrl_init(struct net_ctrl *ctrl, const struct net_ctrl_ops *ops, void *ctx,
-		   const struct virtio_features *features, unsigned max_pairs,
-		   const uint8_t mac[6])
+		   const struct virtio_features *features, unsigned max_pairs, const uint8_t mac[6])
 {
 	memset(ctrl, 0, sizeof(*ctrl));
 	ctrl->ops = ops;

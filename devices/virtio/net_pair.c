@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A pair's life: set up with the device, started at activation, stopped at reset. What others want of a running
- * one they have done on its workers' threads (worker_call), so that their state needs no lock.
+ * A pair's life: set up with the device, started at activation, stopped at reset. What others want
+ * of a running one they have done on its workers' threads (worker_call), so that their state needs
+ * no lock.
  */
 #include "devices/virtio/net_pair.h"
 
@@ -13,7 +14,9 @@
 
 #include "vmm/util.h"
 
-/* How many frames of an old life to throw away at most: the back end may refill as fast as we read. */
+/*
+ * How many frames of an old life to throw away at most: the back end may refill as fast as we read.
+ */
 #define DRAIN_LIMIT 8192u
 
 #define BUDGET_PACKETS 64u
@@ -30,7 +33,8 @@ static void drain(struct net_pair *pair)
 			return;
 }
 
-static void init_queue(struct net_queue *q, struct net_pair *pair, struct net_worker *worker, bool tx)
+static void init_queue(struct net_queue *q, struct net_pair *pair, struct net_worker *worker,
+		       bool tx)
 {
 	q->pair = pair;
 	q->worker = worker;
@@ -46,8 +50,8 @@ static void init_queue(struct net_queue *q, struct net_pair *pair, struct net_wo
 		.fd = -1,
 		.ready = tx ? net_transmit_room : net_receive_frames,
 	};
-	q->budget_packets = pair->tuning->budget_packets ? pair->tuning->budget_packets :
-							   BUDGET_PACKETS;
+	q->budget_packets =
+		pair->tuning->budget_packets ? pair->tuning->budget_packets : BUDGET_PACKETS;
 	q->budget_bytes = pair->tuning->budget_bytes ? pair->tuning->budget_bytes : BUDGET_BYTES;
 }
 
@@ -80,8 +84,9 @@ static int start_queue(struct net_queue *q, const struct mitigate_config *policy
 }
 
 /*
- * A back end that was told so hands out no other frames, but for those that it had queued when there were more
- * offloads. And some kernels' taps say DATA_VALID to drivers that know nothing of checksums.
+ * A back end that was told so hands out no other frames, but for those that it had queued when
+ * there were more offloads. And some kernels' taps say DATA_VALID to drivers that know nothing of
+ * checksums.
  */
 static void allow_offloads(struct net_pair *pair, unsigned offloads)
 {

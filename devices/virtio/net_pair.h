@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Between the parts of a pair: net_pair.c (its life, and what others want of it), net_worker.c (when its
- * frames move), net_transmit.c and net_receive.c (how), net_queue.c (what both directions share). All of it is
- * for the worker's thread, or for a time when none runs.
+ * Between the parts of a pair: net_pair.c (its life, and what others want of it), net_worker.c
+ * (when its frames move), net_transmit.c and net_receive.c (how), net_queue.c (what both directions
+ * share). All of it is for the worker's thread, or for a time when none runs.
  */
 #ifndef WHELP_NET_PAIR_H
 #define WHELP_NET_PAIR_H
@@ -39,8 +39,8 @@ void net_queue_count(struct net_queue *q, size_t bytes);
 void net_queue_count_malformed(struct net_queue *q);
 
 /*
- * Shows the driver what was used, and interrupts it if it wants to know, and now: after each used buffer, and at
- * the end of each batch that used any.
+ * Shows the driver what was used, and interrupts it if it wants to know, and now: after each used
+ * buffer, and at the end of each batch that used any.
  */
 void net_queue_used(struct net_queue *q);
 void net_queue_finish_batch(struct net_queue *q);

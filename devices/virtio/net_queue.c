@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What both directions share. Used buffers are published, and the interrupt decided on, once a batch; with
- * coalescing (NOTF_COAL) the decision waits for enough of them, or for the timer. Others ways are for comparing
- * (--net intr=).
+ * What both directions share. Used buffers are published, and the interrupt decided on, once a
+ * batch; with coalescing (NOTF_COAL) the decision waits for enough of them, or for the timer.
+ * Others ways are for comparing (--net intr=).
  */
 #include <errno.h>
 #include <string.h>
@@ -84,7 +84,10 @@ static void take(struct net_queue *q, const struct mitigate_action *action)
 	q->wake = action->what == MITIGATE_SLEEP ? action->until : 0;
 }
 
-/* Asks for the kick that the policy wants. False when it is too late: that many packets wait already. */
+/*
+ * Asks for the kick that the policy wants. False when it is too late: that many packets wait
+ * already.
+ */
 static bool set_kick(struct net_queue *q, unsigned kick_at)
 {
 	struct virtqueue *vq = &q->queue->vq;
@@ -125,7 +128,9 @@ void net_queue_decide_interrupt(struct net_queue *q)
 	virtio_queue_interrupt(q->pair->device, q->index);
 }
 
-/* The decision may be put off: until there are enough used buffers, or the first has waited enough. */
+/*
+ * The decision may be put off: until there are enough used buffers, or the first has waited enough.
+ */
 static bool may_wait(struct net_queue *q)
 {
 	if (!q->coalescing.max_usecs || q->uninterrupted >= q->coalescing.max_packets)

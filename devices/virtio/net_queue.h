@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * One queue pair of a NIC: both rings, and the back end's queue. Each direction belongs to a worker, which may be
- * one for both, or for all of the NIC's; see net_worker.h.
+ * One queue pair of a NIC: both rings, and the back end's queue. Each direction belongs to a
+ * worker, which may be one for both, or for all of the NIC's; see net_worker.h.
  */
 #ifndef WHELP_NET_QUEUE_H
 #define WHELP_NET_QUEUE_H
@@ -31,7 +31,8 @@ struct net_counters {
 	uint64_t dropped;   /* frames lost: too short, too long for the buffers, refused */
 	uint64_t malformed; /* of these, those that were the driver's fault */
 	uint64_t filtered;  /* RX: frames the driver does not want */
-	uint64_t waits;	    /* RX: for buffers, while frames waited. TX: for the back end, which was full */
+	uint64_t waits;	    /* RX: for buffers, while frames waited. TX: for the back end, which was
+			       full */
 };
 
 static inline void net_count(uint64_t *counter, uint64_t n)
@@ -56,7 +57,9 @@ struct net_mode {
 struct net_pair;
 struct net_worker;
 
-/* One direction of a pair: a ring, and the back end's queue in that direction. One worker's alone. */
+/*
+ * One direction of a pair: a ring, and the back end's queue in that direction. One worker's alone.
+ */
 struct net_queue {
 	struct net_pair *pair;
 	struct net_worker *worker;
@@ -72,8 +75,8 @@ struct net_queue {
 	bool attached; /* the back end's queue is in use */
 	struct net_coalescing coalescing;
 	struct net_coalescing usual_coalescing; /* what a reset of the queue goes back to */
-	uint64_t uninterrupted; /* used buffers since the last interrupt decision */
-	uint64_t deadline;	/* of that decision, CLOCK_MONOTONIC, ns; 0: none */
+	uint64_t uninterrupted;			/* used buffers since the last interrupt decision */
+	uint64_t deadline;			/* of that decision, CLOCK_MONOTONIC, ns; 0: none */
 	struct mitigate_config policy;
 	struct mitigate_state state;
 	uint32_t budget_packets; /* of a batch */
@@ -81,7 +84,7 @@ struct net_queue {
 	unsigned used;	/* buffers since the driver was shown any */
 	unsigned moved; /* frames since the policy was asked last */
 	uint64_t spin_until;
-	uint64_t wake;	/* when the policy wants to be asked again, as `deadline` */
+	uint64_t wake; /* when the policy wants to be asked again, as `deadline` */
 	struct net_counters counters;
 };
 
@@ -92,7 +95,7 @@ struct net_pair {
 	unsigned index; /* the pair's, and its back end queue's */
 	struct net_mode mode;
 	bool started;
-	atomic_bool is_gone; /* the back end's other side, for good */
+	atomic_bool is_gone;		     /* the back end's other side, for good */
 	void (*gone)(struct net_pair *pair); /* told once, by the worker that finds it */
 	struct log_limit losses;
 	struct net_queue rx;
@@ -104,22 +107,23 @@ struct net_pair {
 	bool check_header;	   /* frames may come that claim to be more */
 	struct net_rx receiver;
 	/* TX's worker's. */
-	int room_fd;			    /* the back end's fd again, to wait for room to send */
+	int room_fd;			  /* the back end's fd again, to wait for room to send */
 	struct iovec iov[NET_MAX_PIECES]; /* of the chain at hand */
 };
 
 /*
- * Sets up a pair that is not started, on queues 2 * index (RX) and 2 * index + 1 (TX) of the device, with their
- * workers. `gone` is told when the back end says that its other side is gone. `tuning` is the caller's.
+ * Sets up a pair that is not started, on queues 2 * index (RX) and 2 * index + 1 (TX) of the
+ * device, with their workers. `gone` is told when the back end says that its other side is gone.
+ * `tuning` is the caller's.
  */
 void net_pair_init(struct net_pair *pair, struct virtio_device *device, struct net_backend *backend,
 		   const struct net_tuning *tuning, unsigned index, struct net_worker *rx,
 		   struct net_worker *tx, void (*gone)(struct net_pair *pair));
 
 /*
- * Gives those of the two queues that are live to their workers, which are open and not started. `filter` and
- * `rss` are the caller's and outlive the workers' run. What the back end holds from before is thrown away, if
- * it is attached. 0 or -errno.
+ * Gives those of the two queues that are live to their workers, which are open and not started.
+ * `filter` and `rss` are the caller's and outlive the workers' run. What the back end holds from
+ * before is thrown away, if it is attached. 0 or -errno.
  */
 int net_pair_start(struct net_pair *pair, const struct net_mode *mode,
 		   const struct mitigate_config *policy, const struct net_filter *filter,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * RX: a frame is read straight into the next buffers (net_rx.c), looked at where features want that, and used.
- * Kicks are off; only when frames wait and the guest has no buffer are they asked for, and the back end is not
- * looked at until one comes.
+ * RX: a frame is read straight into the next buffers (net_rx.c), looked at where features want
+ * that, and used. Kicks are off; only when frames wait and the guest has no buffer are they asked
+ * for, and the back end is not looked at until one comes.
  */
 #include <assert.h>
 #include <errno.h>
@@ -47,14 +47,18 @@ static unsigned offloads_of(uint8_t flags, uint8_t gso_type)
 	return UINT_MAX;
 }
 
-/* Whether the driver takes the frame in the first buffers. Without GUEST_CSUM, flags are zero (5.1.6.4.1). */
+/*
+ * Whether the driver takes the frame in the first buffers. Without GUEST_CSUM, flags are zero
+ * (5.1.6.4.1).
+ */
 static bool check_header(struct net_pair *pair)
 {
 	uint8_t kind[2] = { 0 }; /* flags and gso_type, as they come */
 	const uint8_t no_flags = 0;
 
 	static_assert(offsetof(struct virtio_net_hdr_v1, flags) == 0 &&
-		      offsetof(struct virtio_net_hdr_v1, gso_type) == 1, "they come first");
+			      offsetof(struct virtio_net_hdr_v1, gso_type) == 1,
+		      "they come first");
 	net_rx_peek(&pair->receiver, 0, kind, sizeof(kind));
 	if (offloads_of(kind[0], kind[1]) & ~pair->offloads)
 		return false;

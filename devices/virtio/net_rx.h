@@ -40,14 +40,14 @@ struct net_stock {
 struct net_rx {
 	struct virtqueue *vq;
 	struct net_backend *backend;
-	unsigned index;	 /* the back end's queue */
-	bool mergeable; /* a frame may span chains (MRG_RXBUF) */
-	bool copy;	/* frames come by way of `spill` */
+	unsigned index;		   /* the back end's queue */
+	bool mergeable;		   /* a frame may span chains (MRG_RXBUF) */
+	bool copy;		   /* frames come by way of `spill` */
 	struct net_worker *worker; /* whose lock is left while reading; NULL: there is none */
 	struct net_stock stock;
 	/*
-	 * A frame that the buffers at hand did not hold waits for more: `held` bytes in all, of which those
-	 * beyond the first `held_room` are at `tail`.
+	 * A frame that the buffers at hand did not hold waits for more: `held` bytes in all, of
+	 * which those beyond the first `held_room` are at `tail`.
 	 */
 	size_t held;
 	size_t held_room;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * TX: a chain's bytes, header included, go to the back end straight from guest memory. A full back end (-EAGAIN)
- * puts the chain back, and EPOLLOUT goes on with it: order is kept and nothing spins. Whoever is told a kick asks
- * the policy what to do about it (mitigate.h).
+ * TX: a chain's bytes, header included, go to the back end straight from guest memory. A full back
+ * end (-EAGAIN) puts the chain back, and EPOLLOUT goes on with it: order is kept and nothing spins.
+ * Whoever is told a kick asks the policy what to do about it (mitigate.h).
  */
 #include <errno.h>
 #include <sys/epoll.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The worker sleeps in its loop on a few fds: a kick for each queue, the back end's, and its queues' timer. Woken,
- * it takes its queues in turn, a bounded batch each, until none has work, with a look at the other fds once in a
- * while (a driver can keep a ring full for ever, and timers and worker_call() shall not wait for that).
+ * The worker sleeps in its loop on a few fds: a kick for each queue, the back end's, and its
+ * queues' timer. Woken, it takes its queues in turn, a bounded batch each, until none has work,
+ * with a look at the other fds once in a while (a driver can keep a ring full for ever, and timers
+ * and worker_call() shall not wait for that).
  *
- * A queue that was found empty meanwhile is looked at again in each round, with kicks off. Only when a whole round
- * moved nothing are the policies asked how to wait: by spinning, which looks at all rings and fds, or by sleeping
- * until a kick or a time. A worker that spins for one queue takes the kicks off the others, too.
+ * A queue that was found empty meanwhile is looked at again in each round, with kicks off. Only
+ * when a whole round moved nothing are the policies asked how to wait: by spinning, which looks at
+ * all rings and fds, or by sleeping until a kick or a time. A worker that spins for one queue takes
+ * the kicks off the others, too.
  */
 #include "devices/virtio/net_worker.h"
 

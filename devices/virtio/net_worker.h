@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The thread that moves frames: of one queue, of both of a pair, or of all (--net workers=). It owns its
- * queues while it runs; see net_worker.c for when it does what.
+ * The thread that moves frames: of one queue, of both of a pair, or of all (--net workers=). It
+ * owns its queues while it runs; see net_worker.c for when it does what.
  */
 #ifndef WHELP_NET_WORKER_H
 #define WHELP_NET_WORKER_H
@@ -22,16 +22,22 @@ struct net_worker {
 	pthread_mutex_t *lock; /* shared with all exits; NULL: there is none */
 	bool locked;
 	bool open;
-	bool running;		  /* moves frames: further calls to do so are left to the one under way */
+	bool running; /* moves frames: further calls to do so are left to the one under way */
 	struct loop_source timer; /* of its queues */
 	struct loop_source more;  /* work is left that should not be done at once */
 };
 
-/* Makes one without queues. 0 or -errno; net_worker_close() is fine on what that left, and on a zeroed one. */
+/*
+ * Makes one without queues. 0 or -errno; net_worker_close() is fine on what that left, and on a
+ * zeroed one.
+ */
 int net_worker_open(struct net_worker *worker, const char *name, const struct net_tuning *tuning,
 		    pthread_mutex_t *lock);
 
-/* Adds a queue, whose ring need not be live yet, and starts the thread on those there are. 0 or -errno. */
+/*
+ * Adds a queue, whose ring need not be live yet, and starts the thread on those there are. 0 or
+ * -errno.
+ */
 int net_worker_add(struct net_worker *worker, struct net_queue *queue);
 int net_worker_start(struct net_worker *worker);
 
@@ -50,8 +56,8 @@ void net_worker_wake(struct net_worker *worker);
 void net_worker_update_timer(struct net_worker *worker);
 
 /*
- * Lets go of the lock for a while, if the tuning says so and it is held, and takes it again. The worker goes on
- * without it when somebody waits for the worker: who waits may hold it.
+ * Lets go of the lock for a while, if the tuning says so and it is held, and takes it again. The
+ * worker goes on without it when somebody waits for the worker: who waits may hold it.
  */
 void net_worker_leave_lock(struct net_worker *worker);
 void net_worker_enter_lock(struct net_worker *worker);

@@ -158,7 +158,10 @@ void vq_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t writte
 /* Shows the driver all that was pushed. */
 void vq_publish(struct virtqueue *vq);
 
-/* Whether vq_pop() would find a chain, or a fault: a look that is cheap enough to be taken again and again. */
+/*
+ * Whether vq_pop() would find a chain, or a fault: a look that is cheap enough to be taken again
+ * and again.
+ */
 bool vq_is_ready(const struct virtqueue *vq);
 
 /*
@@ -168,8 +171,8 @@ bool vq_is_ready(const struct virtqueue *vq);
 bool vq_kicks_enable(struct virtqueue *vq);
 
 /*
- * The same for a kick once `places` of the ring are taken by available buffers, 1 to the queue's size. Without
- * EVENT_IDX a driver cannot be told a number: above 1, none is asked for.
+ * The same for a kick once `places` of the ring are taken by available buffers, 1 to the queue's
+ * size. Without EVENT_IDX a driver cannot be told a number: above 1, none is asked for.
  */
 bool vq_kicks_enable_at(struct virtqueue *vq, unsigned places);
 

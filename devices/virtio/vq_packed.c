@@ -219,7 +219,10 @@ static bool packed_kicks_enable(struct virtqueue *vq, unsigned places)
 	}
 	/* Partner: the driver's fence between making available and reading this structure. */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* Within a chain, the place may look taken before the chain's head is: then there is nothing to pop yet. */
+	/*
+	 * Within a chain, the place may look taken before the chain's head is: then there is
+	 * nothing to pop yet.
+	 */
 	return is_available(le16_load_relaxed(&p->desc[at].flags), wrap);
 }
 

@@ -330,8 +330,9 @@ static void test_rss_steers_until_pairs_are_set(void **state)
 }
 
 /*
- * RSS_CONFIG that speaks of fewer pairs than are in use, in its table and as those that it sends on: what is sent
- * on the others still leaves, as Linux's driver sends there. Only with RSS off the number counts again.
+ * RSS_CONFIG that speaks of fewer pairs than are in use, in its table and as those that it sends
+ * on: what is sent on the others still leaves, as Linux's driver sends there. Only with RSS off the
+ * number counts again.
  */
 static void test_rss_takes_no_pair_away(void **state)
 {
