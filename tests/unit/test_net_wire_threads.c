@@ -250,6 +250,48 @@ static void test_h3_flood_without_buffers(void **state)
 	}
 }
 
+/* G29: the guest stands still with a full ring, and goes on when the wire has nothing new. */
+static void test_g29_a_pause_with_a_full_ring(void **state)
+{
+	const struct nic_setup *setups[] = { &plain, &no_event_idx };
+	struct nic *nic = *state;
+	const struct net_counters *rx = &nic_pair(nic, 0)->rx.counters;
+
+	for (unsigned s = 0; s < ARRAY_SIZE(setups); s++) {
+		unsigned sent = 0, got = 0;
+		uint8_t packet[NET_SIZE];
+		uint64_t waits, gpa;
+
+		assert_true(driver_reset(&nic->driver));
+		waits = net_counter(&rx->waits);
+		nic_up(nic, setups[s]);
+		gpa = board_alloc(&nic->board, nic->rx.size * NET_SIZE, 1);
+		for (unsigned i = 0; i < nic->rx.size; i++)
+			net_add_rx(nic, gpa + i * NET_SIZE, NET_SIZE);
+		nic_publish_rx(nic);
+		nic_fill(packet, NET_SIZE, sent);
+		while (sent <= nic->rx.size || nic_peer_try_send(nic, packet, NET_SIZE)) {
+			if (sent <= nic->rx.size)
+				nic_peer_send(nic, packet, NET_SIZE);
+			nic_fill(packet, NET_SIZE, ++sent);
+		}
+		nic_wait_counter(&rx->waits, waits + 1);
+		nic_expect_idle(nic);
+		/* Each frame's buffer goes back at once, which makes room for one more. */
+		while (got < sent) {
+			uint64_t at = gpa + got % nic->rx.size * NET_SIZE;
+			uint32_t written;
+
+			nic_wait_rx(nic, &written);
+			assert_int_equal(written, NET_SIZE);
+			assert_true(nic_is(board_ptr(&nic->board, at, NET_SIZE), NET_SIZE, got++));
+			net_add_rx(nic, at, NET_SIZE);
+			nic_publish_rx(nic);
+		}
+		assert_true(sent > nic->rx.size);
+	}
+}
+
 static void test_h5_errors_lose_one_frame_each(void **state)
 {
 	static const int errors[] = { ENOBUFS, ENOSPC, EINVAL, EIO, EMSGSIZE };
@@ -370,6 +412,7 @@ int main(void)
 		ON(nic_make, test_h1_a_full_wire_keeps_order),
 		ON(make_flaky, test_h1_rx_runs_while_tx_waits),
 		ON(nic_make, test_h3_flood_without_buffers),
+		ON(nic_make, test_g29_a_pause_with_a_full_ring),
 		ON(make_flaky, test_h5_errors_lose_one_frame_each),
 		ON(make_flaky, test_receive_errors_are_survived),
 		ON(nic_make, test_h4_the_wire_goes_away),
