@@ -26,17 +26,15 @@
 #ifndef VIRTIO_F_NOTIFICATION_DATA
 #define VIRTIO_F_NOTIFICATION_DATA 38
 #endif
+#ifndef VIRTIO_NET_F_GUEST_HDRLEN
+#define VIRTIO_NET_F_GUEST_HDRLEN 59
+#endif
 
 /* Linux 6.6: coalescing by queue. */
 #ifndef VIRTIO_NET_F_VQ_NOTF_COAL
 #define VIRTIO_NET_F_VQ_NOTF_COAL	  52
 #define VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET 2
 #define VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET 3
-#endif
-
-/* Linux 6.7. */
-#ifndef VIRTIO_NET_F_GUEST_HDRLEN
-#define VIRTIO_NET_F_GUEST_HDRLEN 59
 #endif
 
 /* Linux 6.8. */
