@@ -60,7 +60,7 @@ endif
 sources := $(wildcard $(addsuffix /*.c,vmm vmm/x86 devices devices/virtio devices/net))
 headers := $(wildcard $(addsuffix /*.h,vmm vmm/x86 devices devices/virtio devices/net))
 tests   := $(wildcard tests/unit/test_*.c)
-helpers := $(wildcard tests/unit/lib*.c tests/driver/*.c)
+helpers := $(wildcard tests/unit/lib*.c tests/driver/*.c tests/bench/policy_*.c)
 # Tests with threads run a second time, under TSan.
 TSAN_TESTS ?= $(wildcard tests/unit/test_*_threads.c)
 # `make unit T=options` runs tests/unit/test_*options*.c only.

@@ -44,22 +44,16 @@ void mitigate_init(const struct mitigate_config *config, struct mitigate_state *
 	state->kick_at = 1;
 }
 
-/* A packet came after `gap` without one, to a worker that asked for a kick. */
-static void adjust_spin(const struct mitigate_config *config, struct mitigate_state *state,
-			uint64_t gap, uint64_t now)
+/* A worker slept past packets that came `gap` after the last ones. */
+static void grow(const struct mitigate_config *config, struct mitigate_state *state, uint64_t gap,
+		 uint64_t now)
 {
-	uint64_t spin = state->spin * 2;
+	uint64_t spin = 2 * state->spin;
 
-	if (now < state->hold_until || gap > config->poll_max) {
-		state->spin = 0;
+	if (now < state->hold_until)
 		return;
-	}
-	if (gap <= state->spin)
-		return;
-	/* From 0 there is nothing to double; and half as much again as would have done is a good
-	 * guess. */
-	if (spin < gap + gap / 2)
-		spin = gap + gap / 2;
+	if (spin < gap)
+		spin = gap;
 	if (spin < config->poll_max / 8)
 		spin = config->poll_max / 8;
 	state->spin = mitigate_min(spin, config->poll_max);
@@ -68,13 +62,33 @@ static void adjust_spin(const struct mitigate_config *config, struct mitigate_st
 static void note_kick(const struct mitigate_config *config, struct mitigate_state *state,
 		      uint64_t now)
 {
-	uint64_t idle = now - state->idle_since;
+	uint64_t idle = now - state->idle_since, cost = config->kick_cost;
 
 	/* A kick that was asked for later says nothing about when the first packet came. */
 	if (state->kick_at != 1)
 		return;
-	/* The packet was there before the worker woke. */
-	adjust_spin(config, state, idle - mitigate_min(idle, config->kick_cost), now);
+	/*
+	 * The packet was there before the worker woke; which part of the cost that wait was is not
+	 * known. If the longest spin was of no use, it came later than that.
+	 */
+	if (idle - mitigate_min(idle, cost) > config->poll_max || state->spin == config->poll_max)
+		state->spin = 0;
+	else
+		grow(config, state, idle - mitigate_min(idle, cost / 2), now);
+}
+
+/* Kicks were off: when the first packet came is not known, but how many did. */
+static void note_timer(const struct mitigate_config *config, struct mitigate_state *state,
+		       unsigned packets, uint64_t now)
+{
+	uint64_t gap;
+
+	if (state->timed_out && packets) {
+		gap = (now - state->idle_since) / packets;
+		if (gap <= config->poll_max)
+			grow(config, state, gap, now);
+	}
+	state->timed_out = false;
 }
 
 static void note_spin(struct mitigate_state *state, const struct mitigate_sample *sample,
@@ -91,6 +105,7 @@ static struct mitigate_action after_drain(const struct mitigate_config *config,
 					  const struct mitigate_policy *policy, unsigned packets,
 					  uint64_t now)
 {
+	note_timer(config, state, packets, now);
 	if (policy->drained)
 		policy->drained(config, state, packets, now);
 	if (packets)
@@ -113,6 +128,7 @@ static struct mitigate_action answer(const struct mitigate_config *config,
 		note_kick(config, state, now);
 		return policy->kicked ? policy->kicked(config, state, now) : mitigate_drain();
 	case MITIGATE_EXPIRED:
+		state->timed_out = true;
 		if (policy->expired)
 			policy->expired(state);
 		return mitigate_drain();

@@ -19,10 +19,15 @@
 /* Constant while a queue runs. */
 struct mitigate_config {
 	enum mitigate_kind kind;
-	uint64_t period;    /* FIXED's timer and WINDOW's worst case; others: unused */
-	uint64_t latency;   /* the longest wait by intent: caps every timer; 0: no timers */
-	uint64_t poll_max;  /* the longest spin; 0: none */
-	uint64_t kick_cost; /* measured: a kick and the wake-up of the worker */
+	uint64_t period;   /* FIXED's timer and WINDOW's worst case; others: unused */
+	uint64_t latency;  /* the longest wait by intent: caps every timer; 0: no timers */
+	uint64_t poll_max; /* the longest spin; 0: none */
+	/*
+	 * Measured: what a kick and the wake-up of the worker cost, the wait of the packet in the
+	 * meantime included. That is what a spin that finds a packet saves, so it is what poll_max
+	 * should be if nobody wants otherwise.
+	 */
+	uint64_t kick_cost;
 	uint64_t overshoot; /* measured: how late a timer of this host wakes */
 	unsigned ring;	    /* places in the ring */
 };
@@ -91,6 +96,7 @@ struct mitigate_state {
 	uint64_t idle_since; /* when the ring was emptied last */
 	uint64_t hold_until; /* no spin before: others want this CPU */
 	unsigned kick_at;    /* of the last action, if that was to sleep; else 0 */
+	bool timed_out;	     /* the drain at hand is a timer's */
 };
 
 /* The policy's name in options and reports; NULL if there is no such kind. */

@@ -4,22 +4,30 @@
  *
  * 1. A kick takes what is there at once, so the first packet after an idle time never waits.
  * 2. While there are packets, kicks stay off: that is the worker's part.
- * 3. Then comes the spin, which is as long as a kick and a wake-up cost at most: see mitigate.c.
- * 4. When it finds nothing but packets come fast, a timed sleep with kicks off gathers several of
- * them. In D ns there come D / gap packets, and each waits for D / 2 on the average. The sum equals
- * what a kick costs when D = sqrt(2 * kick_cost * gap). The sleep is that long, but for the
- * overshoot, by which it lasts longer in any case. It is never shorter than the overshoot either,
- * as it could not be, and never longer than `latency`.
+ * 3. Then comes the spin, which is as long as a kick costs at most: see mitigate.c.
+ * 4. When packets come fast but more than the longest spin apart, a timed sleep with kicks off
+ * gathers several of them. In D ns there come D / gap packets, and each waits for D / 2 on the
+ * average. The sum equals what a kick costs when D = sqrt(2 * kick_cost * gap). The sleep is that
+ * long, but for the overshoot, by which it lasts longer in any case. It is never set shorter than
+ * the overshoot, nor longer than `latency`. So where timers are late by more than half of D it
+ * would be too long, and kicks are better.
  * 5. Else the next packet kicks.
  * 6. A timer that gathered nothing, or one packet, as with request and response, was a mistake.
  * Kicks are on after it, and the next such sleep is half as long at most; one that gathered more
  * lets it grow by an eighth.
  *
- * A drain of one packet never leads to a timed sleep: its sender may be waiting for the answer.
- * There is one exception. Where others want the worker's CPU (a spin was in the way), a kick may
- * stop the sender before it has filled in its second packet, and bulk looks like request and
- * response. So after 64 such drains in a row a timer of the shortest length is tried; it stays if
- * it gathers several, else it takes twice as many until the next try.
+ * A drain of one packet does not lead to a timed sleep: its sender may be waiting for the answer.
+ *
+ * Two packets are to be expected within D, so gap is at most half of what a kick costs: with a
+ * longest spin of kick_cost, the fourth step is never taken. It need not be, as spinning through
+ * such gaps costs less than any sleep (tests/bench/policy_optimum.c shows it), to a worker with a
+ * CPU for itself.
+ *
+ * Where there is no spin, or others wanted the CPU while there was, the timer is all there is
+ * against a kick for every packet, and is used even if it lasts too long. And where others want it,
+ * a kick may stop the sender before it has filled in its second packet: bulk looks like request and
+ * response then. So after 64 drains of one packet in a row a timer of the shortest length is tried,
+ * and stays if it gathers several; else it takes twice as many until the next try.
  */
 #include "devices/virtio/mitigate_policy.h"
 
@@ -98,24 +106,32 @@ static void adaptive_drained(const struct mitigate_config *config, struct mitiga
 		state->adaptive.singles++;
 }
 
+/* Others want the worker's CPU: see the head. */
+static bool is_crowded(const struct mitigate_state *state, uint64_t now)
+{
+	return now < state->hold_until;
+}
+
 /* How long to sleep with kicks off; 0: not at all. */
 static uint64_t timer_length(const struct mitigate_config *config,
-			     const struct mitigate_state *state)
+			     const struct mitigate_state *state, uint64_t now)
 {
-	uint64_t gap = state->adaptive.gap;
+	uint64_t gap = state->adaptive.gap, overshoot = config->overshoot;
 	uint64_t wait = mitigate_sqrt(2 * config->kick_cost * gap);
+	bool may_spin = config->poll_max && !is_crowded(state, now);
 
 	/* Fewer than two packets come meanwhile. */
 	if (wait < 2 * gap)
 		return 0;
-	wait -= mitigate_min(wait, config->overshoot);
-	wait = mitigate_min(wait, state->adaptive.period);
+	if (may_spin && (gap <= config->poll_max || wait < 2 * overshoot))
+		return 0;
+	wait = mitigate_min(wait - mitigate_min(wait, overshoot), state->adaptive.period);
 	return wait > shortest(config) ? wait : shortest(config);
 }
 
 static bool should_try(const struct mitigate_state *state, uint64_t now)
 {
-	return now < state->hold_until && state->adaptive.singles >= state->adaptive.patience;
+	return is_crowded(state, now) && state->adaptive.singles >= state->adaptive.patience;
 }
 
 static struct mitigate_action adaptive_rest(const struct mitigate_config *config,
@@ -126,7 +142,7 @@ static struct mitigate_action adaptive_rest(const struct mitigate_config *config
 	if (shortest(config) > config->latency)
 		return mitigate_sleep();
 	if (state->adaptive.packets > 1) {
-		length = timer_length(config, state);
+		length = timer_length(config, state, now);
 	} else if (should_try(state, now)) {
 		state->adaptive.trying = true;
 		state->adaptive.singles = 0;
