@@ -146,7 +146,7 @@ static void bar_write(void *ctx, uint64_t offset, const void *data, unsigned len
 	pthread_mutex_unlock(&msix->lock);
 }
 
-static const struct bus_ops bar_ops = { .read = bar_read, .write = bar_write };
+static const struct bus_ops bar_ops = { .name = "msix", .read = bar_read, .write = bar_write };
 
 static void add_capability(struct msix *msix, unsigned bar)
 {

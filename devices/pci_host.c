@@ -166,7 +166,11 @@ static void port_write(void *ctx, uint64_t port, const void *data, unsigned len)
 	port_access(ctx, port, copy, len, true);
 }
 
-const struct bus_ops pci_host_port_ops = { .read = port_read, .write = port_write };
+const struct bus_ops pci_host_port_ops = {
+	.name = "pci",
+	.read = port_read,
+	.write = port_write,
+};
 
 /* ECAM: 4 KiB a function, eight functions a slot; only function 0 is there. */
 static void ecam_access(struct pci_host *host, uint64_t offset, void *data, unsigned len,
@@ -194,4 +198,8 @@ static void ecam_write(void *ctx, uint64_t offset, const void *data, unsigned le
 	ecam_access(ctx, offset, copy, len, true);
 }
 
-const struct bus_ops pci_host_ecam_ops = { .read = ecam_read, .write = ecam_write };
+const struct bus_ops pci_host_ecam_ops = {
+	.name = "pci",
+	.read = ecam_read,
+	.write = ecam_write,
+};

@@ -52,6 +52,7 @@ static void power_write(void *ctx, uint64_t offset, const void *data, unsigned l
 }
 
 const struct bus_ops power_bus_ops = {
+	.name = "power",
 	.read = power_read,
 	.write = power_write,
 };
@@ -75,6 +76,7 @@ static void keyboard_write(void *ctx, uint64_t offset, const void *data, unsigne
 }
 
 const struct bus_ops power_keyboard_bus_ops = {
+	.name = "keyboard",
 	.read = keyboard_read,
 	.write = keyboard_write,
 };
@@ -98,6 +100,7 @@ static void panic_write(void *ctx, uint64_t offset, const void *data, unsigned l
 }
 
 const struct bus_ops power_panic_bus_ops = {
+	.name = "panic",
 	.read = panic_read,
 	.write = panic_write,
 };

@@ -336,6 +336,7 @@ static void serial_write(void *ctx, uint64_t offset, const void *data, unsigned 
 }
 
 const struct bus_ops serial_bus_ops = {
+	.name = "serial",
 	.read = serial_read,
 	.write = serial_write,
 };

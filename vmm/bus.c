@@ -125,20 +125,25 @@ static bool lookup(struct bus *bus, uint64_t addr, unsigned len, struct bus_rang
 	return found;
 }
 
-void bus_read(struct bus *bus, uint64_t addr, void *data, unsigned len)
+const char *bus_read(struct bus *bus, uint64_t addr, void *data, unsigned len)
 {
 	struct bus_range range;
+	bool found = lookup(bus, addr, len, &range);
 
-	if (lookup(bus, addr, len, &range) && range.ops->read)
+	if (found && range.ops->read)
 		range.ops->read(range.ctx, addr - range.base, data, len);
 	else
 		memset(data, 0xff, len);
+	return found ? range.ops->name : NULL;
 }
 
-void bus_write(struct bus *bus, uint64_t addr, const void *data, unsigned len)
+const char *bus_write(struct bus *bus, uint64_t addr, const void *data, unsigned len)
 {
 	struct bus_range range;
 
-	if (lookup(bus, addr, len, &range) && range.ops->write)
+	if (!lookup(bus, addr, len, &range))
+		return NULL;
+	if (range.ops->write)
 		range.ops->write(range.ctx, addr - range.base, data, len);
+	return range.ops->name;
 }

@@ -15,10 +15,13 @@
 #include <stdint.h>
 
 /*
+ * `name` is the device's kind, for statistics; NULL if it has none.
+ *
  * `len` is 1 to 8 bytes, and [offset, offset + len) lies inside the range. Devices are
  * little-endian. Either callback may be NULL: reads then give all ones, writes are dropped.
  */
 struct bus_ops {
+	const char *name;
 	void (*read)(void *ctx, uint64_t offset, void *data, unsigned len);
 	void (*write)(void *ctx, uint64_t offset, const void *data, unsigned len);
 };
@@ -53,9 +56,9 @@ int bus_remove(struct bus *bus, uint64_t base);
 
 /*
  * One access by a vCPU, `len` 1 to 8. An access that no range holds whole reads as all ones and
- * writes nowhere.
+ * writes nowhere. Returns the name of the device that holds it, or NULL.
  */
-void bus_read(struct bus *bus, uint64_t addr, void *data, unsigned len);
-void bus_write(struct bus *bus, uint64_t addr, const void *data, unsigned len);
+const char *bus_read(struct bus *bus, uint64_t addr, void *data, unsigned len);
+const char *bus_write(struct bus *bus, uint64_t addr, const void *data, unsigned len);
 
 #endif

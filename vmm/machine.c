@@ -25,11 +25,14 @@
 #include <unistd.h>
 
 #include "devices/net/tap.h"
+#include "vmm/clock.h"
 #include "vmm/console.h"
 #include "vmm/log.h"
 #include "vmm/loop.h"
 #include "vmm/machine_guest.h"
+#include "vmm/machine_stats.h"
 #include "vmm/serial_socket.h"
+#include "vmm/stat_server.h"
 #include "vmm/util.h"
 #include "vmm/x86/boot.h"
 
@@ -51,6 +54,8 @@ struct machine {
 	struct chardev no_chardev;
 	struct guest_host host;
 	struct guest guest;
+	struct machine_stats stats;
+	struct stat_server stat_server;
 };
 
 /* ---- what vCPUs report ---- */
@@ -92,14 +97,28 @@ static void finish(struct machine *m, int status, bool drain, const char *why)
 static void write_stats(const struct machine *m)
 {
 	if (m->config->stats)
-		guest_write_stats(&m->guest, m->config->stats, m->name);
+		machine_stats_write(&m->stats, m->config->stats);
+}
+
+static json_t *snapshot(void *ctx)
+{
+	const struct machine *m = ctx;
+
+	return machine_stats_json(&m->stats);
+}
+
+/* Called for each life of the guest. */
+static int start_guest(struct machine *m)
+{
+	m->stats.boots++;
+	return guest_start(&m->guest);
 }
 
 static void reset(struct machine *m)
 {
 	guest_fini(&m->guest);
 	atomic_store(&m->event, GUEST_NOTHING);
-	if (guest_init(&m->guest, &m->host) || guest_start(&m->guest))
+	if (guest_init(&m->guest, &m->host) || start_guest(m))
 		finish(m, EXIT_SETUP, true, "could not be set up again after a reset");
 }
 
@@ -321,6 +340,12 @@ static int machine_init(struct machine *m, const struct run_config *config)
 	console_init(&m->console);
 	serial_socket_init(&m->socket);
 	chardev_none_init(&m->no_chardev);
+	stat_server_init(&m->stat_server);
+	m->stats = (struct machine_stats){
+		.name = m->name,
+		.started = clock_seconds(),
+		.guest = &m->guest,
+	};
 	m->host = (struct guest_host){
 		.config = config,
 		.files = &m->files,
@@ -337,6 +362,8 @@ static int machine_init(struct machine *m, const struct run_config *config)
 	if (!err)
 		err = open_loop(m);
 	if (!err)
+		err = stat_server_open(&m->stat_server, &m->loop, m->name, snapshot, m);
+	if (!err)
 		err = open_backends(m);
 	if (!err && config->serial)
 		err = serial_socket_open(&m->socket, &m->loop, config->serial);
@@ -345,7 +372,7 @@ static int machine_init(struct machine *m, const struct run_config *config)
 	/* The terminal last: until here every failure leaves it untouched. */
 	if (!err)
 		err = console_start(&m->console, &m->loop, STDIN_FILENO, STDOUT_FILENO, quit, m);
-	return err ? err : guest_start(&m->guest);
+	return err ? err : start_guest(m);
 }
 
 static void close_source(const struct loop_source *source)
@@ -356,6 +383,7 @@ static void close_source(const struct loop_source *source)
 
 static void machine_fini(struct machine *m)
 {
+	stat_server_close(&m->stat_server);
 	guest_fini(&m->guest);
 	console_stop(&m->console, m->drain, m->ends.fd);
 	serial_socket_close(&m->socket);

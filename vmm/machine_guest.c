@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devices/virtio/net_stats.h"
 #include "vmm/affinity.h"
 #include "vmm/log.h"
 #include "vmm/util.h"
@@ -323,17 +322,4 @@ void guest_announce(struct guest *g)
 {
 	for (unsigned i = 0; i < OPTIONS_MAX_NETS && g->nics[i]; i++)
 		virtio_net_announce(&g->nics[i]->net);
-}
-
-void guest_write_stats(const struct guest *g, const char *path, const char *machine)
-{
-	struct virtio_net *nets[OPTIONS_MAX_NETS];
-	unsigned count = 0;
-
-	/* Fewer than were asked for only when building failed half way. */
-	while (count < OPTIONS_MAX_NETS && g->nics[count]) {
-		nets[count] = &g->nics[count]->net;
-		count++;
-	}
-	net_stats_write(path, machine, nets, count);
 }

@@ -80,7 +80,4 @@ void guest_fini(struct guest *guest);
 /* Asks the guest to announce itself on each of its networks. */
 void guest_announce(struct guest *guest);
 
-/* Writes the NICs' counters; see net_stats_write(). */
-void guest_write_stats(const struct guest *guest, const char *path, const char *machine);
-
 #endif

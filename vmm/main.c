@@ -15,6 +15,7 @@
 #include "vmm/log.h"
 #include "vmm/machine.h"
 #include "vmm/options.h"
+#include "vmm/stat.h"
 #include "vmm/version.h"
 
 static int finish_stdout(int status)
@@ -46,6 +47,8 @@ int main(int argc, char **argv)
 	switch (options.command) {
 	case COMMAND_RUN:
 		return machine_run(&options.run);
+	case COMMAND_STAT:
+		return finish_stdout(stat_main(&options.stat));
 	case COMMAND_DOCTOR:
 		return finish_stdout(doctor_main(options.json));
 	case COMMAND_HELP:

@@ -121,6 +121,8 @@ static int take_value(const struct command_info *info, const struct option *opti
 	}
 	if (*equals) {
 		*value = equals + 1;
+	} else if (option->argument[0] == '[') {
+		return 0;
 	} else {
 		next = *index + 1 < argc ? argv[*index + 1] : NULL;
 		if (!next || is_option(info, next)) {
@@ -139,6 +141,22 @@ static int take_value(const struct command_info *info, const struct option *opti
 	return 0;
 }
 
+/* The command's own argument, once. */
+static int take_operand(struct options *options, const struct command_info *info, const char *arg,
+			bool *taken)
+{
+	char quoted[QUOTED_BYTES];
+	struct complaint why;
+
+	if (!info->set_operand || arg[0] == '-' || *taken)
+		return refuse_unknown(info, arg);
+	*taken = true;
+	if (!info->set_operand(options, arg, &why))
+		return 0;
+	log_error("%s %s: %s", info->name, value_quote(quoted, arg), why.text);
+	return -EINVAL;
+}
+
 /* Reads all options of a command; stops early when one turned it into another (--help). */
 static int parse_options(struct options *options, const struct command_info *info, int argc,
 			 char **argv)
@@ -146,6 +164,7 @@ static int parse_options(struct options *options, const struct command_info *inf
 	char quoted[QUOTED_BYTES];
 	struct complaint why;
 	uint32_t seen = 0;
+	bool operand = false;
 	int i;
 
 	for (i = 2; i < argc; i++) {
@@ -155,8 +174,11 @@ static int parse_options(struct options *options, const struct command_info *inf
 
 		if (take_common(options, info->name, argv[i]))
 			return 0;
-		if (!option)
-			return refuse_unknown(info, argv[i]);
+		if (!option) {
+			if (take_operand(options, info, argv[i], &operand))
+				return -EINVAL;
+			continue;
+		}
 		if (take_value(info, option, argc, argv, &i, &value))
 			return -EINVAL;
 		bit = UINT32_C(1) << (option - info->options);
@@ -179,7 +201,7 @@ static int parse_options(struct options *options, const struct command_info *inf
 static int parse_help(struct options *options, const struct command_info *info, int argc,
 		      char **argv)
 {
-	static const char *const topics[] = { "run", "doctor", "net" };
+	static const char *const topics[] = { "run", "stat", "doctor", "net" };
 	char quoted[QUOTED_BYTES];
 	size_t i;
 
@@ -195,7 +217,7 @@ static int parse_help(struct options *options, const struct command_info *info, 
 			return 0;
 		}
 	}
-	log_error("help %s: no such topic; there are run, doctor and net",
+	log_error("help %s: no such topic; there are run, stat, doctor and net",
 		  value_quote(quoted, argv[2]));
 	return -EINVAL;
 }
@@ -220,7 +242,7 @@ static int refuse_command(const char *name)
 		log_error("%s: unknown command; did you mean %s?", value_quote(quoted, name),
 			  nearest);
 	else
-		log_error("%s: unknown command; there are run, doctor and help",
+		log_error("%s: unknown command; there are run, stat, doctor and help",
 			  value_quote(quoted, name));
 	return -EINVAL;
 }
@@ -250,6 +272,10 @@ int options_parse(struct options *options, int argc, char **argv)
 		return parse_help(options, info, argc, argv);
 	if (parse_options(options, info, argc, argv))
 		return -EINVAL;
+	if (options->command == COMMAND_STAT && options->stat.watch && !options->stat.name) {
+		log_error("--watch: which machine? \"whelp stat\" lists those that run");
+		return -EINVAL;
+	}
 	if (options->command == COMMAND_RUN && !options->run.kernel) {
 		log_error("--kernel: missing; whelp run needs --kernel FILE");
 		return -EINVAL;

@@ -25,6 +25,7 @@
 #define OPTIONS_MIN_RING   2
 #define OPTIONS_MAX_RING   4096
 #define OPTIONS_RING	   256
+#define OPTIONS_MAX_WATCH  3600
 
 /* Exit statuses of `whelp run`; options_help() prints them. */
 enum exit_status {
@@ -80,13 +81,21 @@ struct run_config {
 	unsigned net_count;
 };
 
-enum command { COMMAND_RUN, COMMAND_DOCTOR, COMMAND_HELP, COMMAND_VERSION };
+/* `whelp stat`. */
+struct stat_config {
+	const char *name; /* NULL: all machines */
+	bool json;
+	unsigned watch; /* seconds between reports; 0: one report */
+};
+
+enum command { COMMAND_RUN, COMMAND_STAT, COMMAND_DOCTOR, COMMAND_HELP, COMMAND_VERSION };
 
 struct options {
 	enum command command;
-	const char *help_topic; /* COMMAND_HELP: "run", "doctor", "net", or NULL for the overview */
+	const char *help_topic; /* COMMAND_HELP: "run", "stat", "doctor", "net", or NULL for the overview */
 	bool json;		/* COMMAND_DOCTOR */
 	struct run_config run;	/* COMMAND_RUN */
+	struct stat_config stat; /* COMMAND_STAT */
 };
 
 /*

@@ -19,7 +19,8 @@ static void print_row(FILE *out, int width, const char *name, const char *argume
 	const char *line = help;
 	char left[48];
 
-	snprintf(left, sizeof(left), "%s%s%s", name, argument ? " " : "", argument ? argument : "");
+	snprintf(left, sizeof(left), "%s%s%s", name, argument && argument[0] != '[' ? " " : "",
+		 argument ? argument : "");
 	if ((int)strlen(left) > width) {
 		fprintf(out, "  %s\n", left);
 		left[0] = '\0';
@@ -75,6 +76,12 @@ static const struct status_help run_statuses[] = {
 	{ EXIT_SIGNAL, "128+N", "signal N ended whelp: 129 SIGHUP, 130 SIGINT, 143 SIGTERM" },
 };
 
+static const struct status_help stat_statuses[] = {
+	{ EXIT_POWERED_OFF, NULL, "it was printed; with --watch: the machine ended, or Ctrl-C" },
+	{ EXIT_SETUP, NULL, "there is no such machine, or it does not answer; one line says which" },
+	{ EXIT_USAGE, NULL, "the command line is wrong" },
+};
+
 static const struct status_help doctor_statuses[] = {
 	{ EXIT_POWERED_OFF, NULL, "guests run natively, and nothing needed is missing" },
 	{ EXIT_SETUP, NULL,
@@ -104,8 +111,9 @@ static void help_overview(FILE *out)
 	      "\n"
 	      "Commands:\n"
 	      "  run           boot a Linux kernel in a virtual machine\n"
+	      "  stat          show what running machines have done: packets, interrupts, exits\n"
 	      "  doctor        say whether this machine can run guests, and what it lacks\n"
-	      "  help [TOPIC]  print help on run, doctor or net\n"
+	      "  help [TOPIC]  print help on run, stat, doctor or net\n"
 	      "\n"
 	      "whelp --version prints the version; whelp COMMAND --help is help, too.\n",
 	      out);
@@ -121,6 +129,17 @@ static void help_run(FILE *out)
 	      out);
 	print_options_of(out, COMMAND_RUN);
 	print_statuses(out, run_statuses, ARRAY_SIZE(run_statuses));
+}
+
+static void help_stat(FILE *out)
+{
+	fputs("Usage: whelp stat [NAME] [OPTION...]\n"
+	      "\n"
+	      "Lists your running machines; with a NAME, shows what that one counts: of its NICs'\n"
+	      "queues packets, kicks and interrupts, and of its CPUs why they left the guest.\n",
+	      out);
+	print_options_of(out, COMMAND_STAT);
+	print_statuses(out, stat_statuses, ARRAY_SIZE(stat_statuses));
 }
 
 static void help_doctor(FILE *out)
@@ -181,7 +200,10 @@ void options_help(FILE *out, const char *topic)
 	static const struct {
 		const char *topic;
 		void (*print)(FILE *out);
-	} topics[] = { { "run", help_run }, { "doctor", help_doctor }, { "net", help_net } };
+	} topics[] = { { "run", help_run },
+		    { "stat", help_stat },
+		    { "doctor", help_doctor },
+		    { "net", help_net } };
 	size_t i;
 
 	for (i = 0; topic && i < ARRAY_SIZE(topics); i++) {

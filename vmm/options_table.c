@@ -152,6 +152,29 @@ static int set_json(struct options *options, const char *value, struct complaint
 	return 0;
 }
 
+static int set_stat_name(struct options *options, const char *value, struct complaint *why)
+{
+	options->stat.name = value;
+	return value_name(value, why);
+}
+
+static int set_stat_json(struct options *options, const char *value, struct complaint *why)
+{
+	(void)value;
+	(void)why;
+	options->stat.json = true;
+	return 0;
+}
+
+static int set_watch(struct options *options, const char *value, struct complaint *why)
+{
+	uint64_t seconds = 1;
+	int rc = value ? value_number(value, 1, OPTIONS_MAX_WATCH, &seconds, why) : 0;
+
+	options->stat.watch = (unsigned)seconds;
+	return rc;
+}
+
 static const struct option run_options[] = {
 	{ "--kernel", "FILE", "the kernel: a bzImage or an uncompressed ELF vmlinux (required)",
 	  set_kernel, false, false },
@@ -173,16 +196,25 @@ static const struct option run_options[] = {
 	  set_net, true, false },
 	{ "--name", "NAME",
 	  "the machine's name, 1 to 32 of A-Z a-z 0-9 . _ - (default: whelp-PID), in\n"
-	  "messages and for ps and pgrep",
+	  "messages, for ps and pgrep, and for whelp stat; not one that is running",
 	  set_name, false, false },
 	{ "--serial", "PATH",
 	  "a second serial port, ttyS1, on a new unix socket at PATH (default: none)", set_serial,
 	  false, false },
 	{ "--stats", "FILE",
-	  "write the NICs' counters to FILE, as JSON, at the end and at each SIGUSR2\n"
+	  "write its counters to FILE, as JSON, at the end and at each SIGUSR2\n"
 	  "(default: none)",
 	  set_stats, false, false },
 	{ "--no-reboot", NULL, "exit when the guest reboots", set_no_reboot, false, false },
+};
+
+static const struct option stat_options[] = {
+	{ "--json", NULL, "print JSON instead of the tables; with --watch, an object a line",
+	  set_stat_json, false, false },
+	{ "--watch", "[=SECONDS]",
+	  "repeat it each second, or as often as is said, 1 to 3600, with rates, until\n"
+	  "the machine ends or you type Ctrl-C",
+	  set_watch, false, false },
 };
 
 static const struct option doctor_options[] = {
@@ -199,9 +231,10 @@ const unsigned option_common_count = ARRAY_SIZE(option_common);
 _Static_assert(ARRAY_SIZE(run_options) <= MAX_OPTIONS, "a bit for each option");
 
 const struct command_info option_commands[] = {
-	{ COMMAND_RUN, "run", run_options, ARRAY_SIZE(run_options) },
-	{ COMMAND_DOCTOR, "doctor", doctor_options, ARRAY_SIZE(doctor_options) },
-	{ COMMAND_HELP, "help", NULL, 0 },
+	{ COMMAND_RUN, "run", run_options, ARRAY_SIZE(run_options), NULL },
+	{ COMMAND_STAT, "stat", stat_options, ARRAY_SIZE(stat_options), set_stat_name },
+	{ COMMAND_DOCTOR, "doctor", doctor_options, ARRAY_SIZE(doctor_options), NULL },
+	{ COMMAND_HELP, "help", NULL, 0, NULL },
 };
 
 const unsigned option_command_count = ARRAY_SIZE(option_commands);

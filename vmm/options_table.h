@@ -14,9 +14,10 @@
 
 struct option {
 	const char *name;     /* with its dashes */
-	const char *argument; /* what the help calls the value; NULL: there is none */
+	/* What the help calls the value; NULL: there is none. With a '[' in front it may be lacking. */
+	const char *argument;
 	const char *help;     /* lines separated by '\n' */
-	/* `value` is NULL if and only if `argument` is. */
+	/* `value` is NULL if `argument` is, or if it is lacking and may be. */
 	int (*set)(struct options *options, const char *value, struct complaint *why);
 	bool repeatable;
 	bool may_be_empty;
@@ -27,6 +28,8 @@ struct command_info {
 	const char *name;
 	const struct option *options;
 	unsigned count;
+	/* Takes the one argument that is no option; NULL: there is none such. */
+	int (*set_operand)(struct options *options, const char *value, struct complaint *why);
 };
 
 extern const struct command_info option_commands[];

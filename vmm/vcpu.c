@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "vmm/affinity.h"
+#include "vmm/kvm_stats.h"
 #include "vmm/log.h"
 
 #define KICK_SIGNAL SIGUSR1
@@ -28,6 +29,7 @@ int vcpu_init(struct vcpu *vcpu, const struct kvm *kvm, unsigned id)
 	memset(vcpu, 0, sizeof(*vcpu));
 	vcpu->id = id;
 	vcpu->cpu = -1;
+	vcpu->stats_fd = -1;
 	vcpu->fd = ioctl(kvm->vm_fd, KVM_CREATE_VCPU, (unsigned long)id);
 	if (vcpu->fd < 0) {
 		int err = errno;
@@ -44,6 +46,7 @@ int vcpu_init(struct vcpu *vcpu, const struct kvm *kvm, unsigned id)
 	}
 	vcpu->run = run;
 	vcpu->run_size = kvm->run_size;
+	vcpu->stats_fd = kvm_stats_open(vcpu->fd);
 	return 0;
 }
 
@@ -55,10 +58,12 @@ void vcpu_fini(struct vcpu *vcpu)
 	}
 	if (vcpu->run)
 		munmap(vcpu->run, vcpu->run_size);
+	if (vcpu->stats_fd >= 0)
+		close(vcpu->stats_fd);
 	if (vcpu->fd >= 0)
 		close(vcpu->fd);
 	vcpu->run = NULL;
-	vcpu->fd = -1;
+	vcpu->fd = vcpu->stats_fd = -1;
 }
 
 /* A string instruction comes as `count` accesses to the same port. */
@@ -66,23 +71,31 @@ static void port_io(struct vcpu *vcpu)
 {
 	struct kvm_run *run = vcpu->run;
 	uint8_t *data = (uint8_t *)run + run->io.data_offset;
+	bool in = run->io.direction == KVM_EXIT_IO_IN;
+	const char *device = NULL;
 
+	exits_count(&vcpu->exits, in ? EXIT_CAUSE_IO_IN : EXIT_CAUSE_IO_OUT);
 	for (uint32_t i = 0; i < run->io.count; i++, data += run->io.size) {
-		if (run->io.direction == KVM_EXIT_IO_IN)
-			bus_read(vcpu->pio, run->io.port, data, run->io.size);
+		if (in)
+			device = bus_read(vcpu->pio, run->io.port, data, run->io.size);
 		else
-			bus_write(vcpu->pio, run->io.port, data, run->io.size);
+			device = bus_write(vcpu->pio, run->io.port, data, run->io.size);
 	}
+	exits_count_device(&vcpu->exits, device);
 }
 
 static void memory_io(struct vcpu *vcpu)
 {
 	struct kvm_run *run = vcpu->run;
+	const char *device;
 
+	exits_count(&vcpu->exits,
+		    run->mmio.is_write ? EXIT_CAUSE_MMIO_WRITE : EXIT_CAUSE_MMIO_READ);
 	if (run->mmio.is_write)
-		bus_write(vcpu->mmio, run->mmio.phys_addr, run->mmio.data, run->mmio.len);
+		device = bus_write(vcpu->mmio, run->mmio.phys_addr, run->mmio.data, run->mmio.len);
 	else
-		bus_read(vcpu->mmio, run->mmio.phys_addr, run->mmio.data, run->mmio.len);
+		device = bus_read(vcpu->mmio, run->mmio.phys_addr, run->mmio.data, run->mmio.len);
+	exits_count_device(&vcpu->exits, device);
 }
 
 static unsigned long long instruction_pointer(const struct vcpu *vcpu)
@@ -99,17 +112,42 @@ static void end(struct vcpu *vcpu, enum vcpu_end why)
 	vcpu->ended(vcpu->ctx, why);
 }
 
+/* Of those that are not an access, which is counted where it is made. */
+static enum exit_cause cause_of(uint32_t reason)
+{
+	switch (reason) {
+	case KVM_EXIT_INTR:
+		return EXIT_CAUSE_SIGNAL;
+	case KVM_EXIT_IRQ_WINDOW_OPEN:
+		return EXIT_CAUSE_IRQ_WINDOW;
+	case KVM_EXIT_HLT:
+		return EXIT_CAUSE_HALT;
+	case KVM_EXIT_HYPERCALL:
+		return EXIT_CAUSE_HYPERCALL;
+	case KVM_EXIT_SHUTDOWN:
+		return EXIT_CAUSE_SHUTDOWN;
+	case KVM_EXIT_INTERNAL_ERROR:
+	case KVM_EXIT_FAIL_ENTRY:
+		return EXIT_CAUSE_ERROR;
+	default:
+		return EXIT_CAUSE_OTHER;
+	}
+}
+
 static void handle_exit(struct vcpu *vcpu)
 {
 	struct kvm_run *run = vcpu->run;
 
-	switch (run->exit_reason) {
-	case KVM_EXIT_IO:
+	if (run->exit_reason == KVM_EXIT_IO) {
 		port_io(vcpu);
 		return;
-	case KVM_EXIT_MMIO:
+	}
+	if (run->exit_reason == KVM_EXIT_MMIO) {
 		memory_io(vcpu);
 		return;
+	}
+	exits_count(&vcpu->exits, cause_of(run->exit_reason));
+	switch (run->exit_reason) {
 	case KVM_EXIT_INTR:
 	case KVM_EXIT_IRQ_WINDOW_OPEN:
 		return;
@@ -147,7 +185,9 @@ static void run_loop(struct vcpu *vcpu)
 	while (!atomic_load(&vcpu->stopping)) {
 		if (!ioctl(vcpu->fd, KVM_RUN, 0)) {
 			handle_locked(vcpu);
-		} else if (errno != EINTR && errno != EAGAIN) {
+		} else if (errno == EINTR || errno == EAGAIN) {
+			exits_count(&vcpu->exits, EXIT_CAUSE_SIGNAL);
+		} else {
 			log_error("CPU %u at 0x%llx: KVM_RUN failed: %s", vcpu->id,
 				  instruction_pointer(vcpu), strerror(errno));
 			end(vcpu, VCPU_INTERNAL_ERROR);
@@ -207,6 +247,14 @@ void vcpu_join(struct vcpu *vcpu)
 		return;
 	pthread_join(vcpu->thread, NULL);
 	vcpu->running = false;
+}
+
+json_t *vcpu_stats_json(const struct vcpu *vcpu)
+{
+	json_t *stats = exits_json(&vcpu->exits);
+
+	json_object_set_new(stats, "kvm", kvm_stats_json(vcpu->stats_fd));
+	return stats;
 }
 
 static void kicked(int signal_number)

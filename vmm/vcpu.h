@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "vmm/bus.h"
+#include "vmm/exits.h"
 #include "vmm/kvm.h"
 
 struct kvm_run;
@@ -23,6 +24,7 @@ enum vcpu_end {
 
 struct vcpu {
 	int fd;
+	int stats_fd; /* see kvm_stats.h */
 	unsigned id; /* also its APIC id */
 	struct kvm_run *run;
 	size_t run_size;
@@ -35,6 +37,7 @@ struct vcpu {
 	bool running;
 	int cpu; /* of the host, to run on alone; -1: any */
 	pthread_t thread;
+	struct exits exits;
 };
 
 /*
@@ -42,7 +45,7 @@ struct vcpu {
  */
 int vcpu_init(struct vcpu *vcpu, const struct kvm *kvm, unsigned id);
 
-/* Stops it if need be. Fine on a zeroed vCPU with `fd` -1. */
+/* Stops it if need be. Fine after a failed vcpu_init(). */
 void vcpu_fini(struct vcpu *vcpu);
 
 /* Starts the thread. Logs; 0 or -errno. */
@@ -53,6 +56,9 @@ void vcpu_request_stop(struct vcpu *vcpu);
 
 /* Waits for the thread to end after vcpu_request_stop(). */
 void vcpu_join(struct vcpu *vcpu);
+
+/* Its exits by cause and by device, and KVM's own counters, as one object; see docs/counters.md. */
+json_t *vcpu_stats_json(const struct vcpu *vcpu);
 
 /*
  * Installs the handler of the signal that kicks vCPU threads out of KVM_RUN. Once per process,

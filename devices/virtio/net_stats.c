@@ -5,13 +5,8 @@
  */
 #include "devices/virtio/net_stats.h"
 
-#include <errno.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include <stddef.h>
 
-#include "vmm/log.h"
 #include "vmm/util.h"
 
 static const struct {
@@ -55,7 +50,7 @@ static json_t *sum_json(const struct net_counters *sum)
 	return queue_json(&total, &ignored);
 }
 
-static json_t *nic_json(const struct virtio_net *net)
+json_t *net_stats_json(const struct virtio_net *net)
 {
 	struct net_counters rx = { 0 }, tx = { 0 };
 	json_t *pairs = json_array();
@@ -67,36 +62,4 @@ static json_t *nic_json(const struct virtio_net *net)
 	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", net->device.name, "backend",
 			 net->backend->name, "rx", sum_json(&rx), "tx", sum_json(&tx), "pairs",
 			 pairs);
-}
-
-static json_t *machine_json(const char *machine, struct virtio_net *const *nets, unsigned count)
-{
-	json_t *nics = json_array();
-
-	for (unsigned i = 0; i < count; i++)
-		json_array_append_new(nics, nic_json(nets[i]));
-	return json_pack("{s:s, s:o}", "machine", machine, "nics", nics);
-}
-
-int net_stats_write(const char *path, const char *machine, struct virtio_net *const *nets,
-		    unsigned count)
-{
-	json_t *root = machine_json(machine, nets, count);
-	char temporary[4096];
-	int err = 0;
-
-	errno = 0;
-	/* A reader never sees half a file: it is written beside its name, then moved there. */
-	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.new", path) >= sizeof(temporary))
-		err = -ENAMETOOLONG;
-	else if (!root || json_dump_file(root, temporary, JSON_INDENT(2)) ||
-		 rename(temporary, path))
-		err = errno ? -errno : -ENOMEM;
-	json_decref(root);
-	if (!err)
-		return 0;
-	if (err != -ENAMETOOLONG)
-		unlink(temporary);
-	log_warn("--stats %s: cannot be written: %s", path, strerror(-err));
-	return err;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A machine's network counters as a JSON file. */
+/* A NIC's counters as JSON. */
 #ifndef WHELP_VIRTIO_NET_STATS_H
 #define WHELP_VIRTIO_NET_STATS_H
+
+#include <jansson.h>
 
 #include "devices/virtio/net.h"
 
 /*
- * Writes the counters of `count` NICs to `path`, as one object: {"machine": NAME, "nics": [{"name",
- * "backend", "rx": {...}, "tx": {...}, "pairs": [{"rx", "tx"}]}]}, each direction with the members
- * of struct net_counters, which are sums over the pairs in the NIC's own. The file appears whole or
- * not at all. The workers may be running. Logs; 0 or -errno.
+ * A new object: {"name", "backend", "rx": {...}, "tx": {...}, "pairs": [{"rx", "tx"}]}, each
+ * direction with what docs/counters.md lists; in the NIC's own it is the sum over its pairs. The
+ * workers may be running.
  */
-int net_stats_write(const char *path, const char *machine, struct virtio_net *const *nets,
-		    unsigned count);
+json_t *net_stats_json(const struct virtio_net *net);
 
 #endif

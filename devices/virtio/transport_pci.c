@@ -104,7 +104,7 @@ static void bar_write(void *ctx, uint64_t offset, const void *data, unsigned len
 	}
 }
 
-static const struct bus_ops bar_ops = { .read = bar_read, .write = bar_write };
+static const struct bus_ops bar_ops = { .name = "virtio", .read = bar_read, .write = bar_write };
 
 static void kick_bar_write(void *ctx, uint64_t offset, const void *data, unsigned len)
 {
@@ -116,7 +116,7 @@ static void kick_bar_write(void *ctx, uint64_t offset, const void *data, unsigne
 		virtio_kick(t->device, (unsigned)(offset / NOTIFY_STRIDE));
 }
 
-static const struct bus_ops kick_bar_ops = { .write = kick_bar_write };
+static const struct bus_ops kick_bar_ops = { .name = "kick", .write = kick_bar_write };
 
 static void bar_mapped(struct pci_function *function, unsigned bar, uint64_t base, bool on)
 {

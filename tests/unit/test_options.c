@@ -149,6 +149,26 @@ static void test_doctor(void **state)
 	assert_false(GOOD("doctor").json);
 }
 
+static void test_stat(void **state)
+{
+	struct options options = GOOD("stat");
+
+	(void)state;
+	assert_int_equal(options.command, COMMAND_STAT);
+	assert_null(options.stat.name);
+	assert_false(options.stat.json);
+	assert_int_equal(options.stat.watch, 0);
+	options = GOOD("stat", "--json", "A.b-c_9", "--watch");
+	assert_string_equal(options.stat.name, "A.b-c_9");
+	assert_true(options.stat.json);
+	assert_int_equal(options.stat.watch, 1);
+	/* What stands behind --watch is the machine. */
+	options = GOOD("stat", "--watch", "7");
+	assert_string_equal(options.stat.name, "7");
+	assert_int_equal(options.stat.watch, 1);
+	assert_int_equal(GOOD("stat", "m", "--watch=3600").stat.watch, 3600);
+}
+
 static void test_quote(void **state)
 {
 	char quoted[QUOTED_BYTES], text[400];
@@ -178,7 +198,7 @@ static char *read_file(const char *path)
 /* docs/options.md quotes the help of every topic, in a fence. */
 static void test_manual(void **state)
 {
-	static const char *const topics[] = { NULL, "run", "net", "doctor" };
+	static const char *const topics[] = { NULL, "run", "net", "stat", "doctor" };
 	char *manual = read_file("docs/options.md");
 	size_t i;
 
@@ -237,7 +257,7 @@ static void test_help_limits(void **state)
 
 static const struct CMUnitTest tests[] = {
 	BAD("no command", LIST(NULL), LIST("no command", "whelp help")),
-	BAD("unknown command", LIST("boot"), LIST("\"boot\"", "run, doctor and help")),
+	BAD("unknown command", LIST("boot"), LIST("\"boot\"", "run, stat, doctor and help")),
 	BAD("misspelt command", LIST("docter"), LIST("\"docter\"", "did you mean doctor?")),
 	BAD("option before command", LIST("--kernel", "k"), LIST("\"--kernel\"", "whelp --help")),
 	BAD("stray after --version", LIST("--version", "x"), LIST("\"x\"", "stray")),
@@ -253,7 +273,7 @@ static const struct CMUnitTest tests[] = {
 	BAD("stray argument", LIST("run", "--kernel", "k", "x"), LIST("\"x\"", "stray argument")),
 	BAD("stray empty argument", LIST("run", "--kernel", "k", ""), LIST("\"\"", "stray")),
 	BAD("stray argument of doctor", LIST("doctor", "x"), LIST("\"x\"", "stray argument")),
-	BAD("unknown help topic", LIST("help", "me"), LIST("\"me\"", "run, doctor and net")),
+	BAD("unknown help topic", LIST("help", "me"), LIST("\"me\"", "run, stat, doctor and net")),
 	BAD("stray after help", LIST("help", "run", "x"), LIST("\"x\"", "stray")),
 	BAD("option of help", LIST("help", "--json"), LIST("\"--json\"", "unknown option")),
 	BAD("no kernel", LIST("run"), LIST("--kernel", "FILE")),
@@ -314,11 +334,22 @@ static const struct CMUnitTest tests[] = {
 	BAD_RUN("name too long", "--name", LONG_NAME, LONG_NAME, "1 to 32"),
 	BAD_RUN("serial too long", "--serial", LONG_PATH, "at most 107"),
 
+	BAD("stat without a name", LIST("stat", "--watch"), LIST("--watch", "which machine")),
+	BAD("stat of two", LIST("stat", "a", "b"), LIST("\"b\"", "stray argument", "stat --help")),
+	BAD("stat of no name", LIST("stat", "a/b"), LIST("stat \"a/b\"", "1 to 32")),
+	BAD("stat of an empty name", LIST("stat", ""), LIST("stat \"\"", "1 to 32")),
+	BAD("watch too often", LIST("stat", "a", "--watch=0"), LIST("--watch \"0\"", "1 to 3600")),
+	BAD("watch too seldom", LIST("stat", "a", "--watch=3601"), LIST("--watch", "1 to 3600")),
+	BAD("watch of nothing", LIST("stat", "a", "--watch="), LIST("--watch", "empty")),
+	BAD("run option of stat", LIST("stat", "--name", "k"),
+	    LIST("\"--name\"", "unknown option", "whelp stat --help")),
+
 	TOPIC("whelp help", NULL, "help"),
 	TOPIC("whelp --help", NULL, "--help"),
 	TOPIC("whelp -h", NULL, "-h"),
 	TOPIC("whelp help --help", NULL, "help", "--help"),
 	TOPIC("whelp help run", "run", "help", "run"),
+	TOPIC("whelp help stat", "stat", "help", "stat"),
 	TOPIC("whelp help doctor", "doctor", "help", "doctor"),
 	TOPIC("whelp help net", "net", "help", "net"),
 	TOPIC("whelp run --help", "run", "run", "--help"),
@@ -326,6 +357,8 @@ static const struct CMUnitTest tests[] = {
 	TOPIC("whelp run --cpus 2 --help", "run", "run", "--cpus=2", "--help"),
 	TOPIC("whelp run --net help", "net", "run", "--net", "help"),
 	TOPIC("whelp run --net=help", "net", "run", "--net=help"),
+	TOPIC("whelp stat --help", "stat", "stat", "--help"),
+	TOPIC("whelp stat NAME --help", "stat", "stat", "a", "--help"),
 	TOPIC("whelp doctor --help", "doctor", "doctor", "--help"),
 
 	cmocka_unit_test(test_defaults),
@@ -334,6 +367,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_memory_units),
 	cmocka_unit_test(test_version),
 	cmocka_unit_test(test_doctor),
+	cmocka_unit_test(test_stat),
 	cmocka_unit_test(test_quote),
 	cmocka_unit_test(test_manual),
 	cmocka_unit_test(test_help_limits),
