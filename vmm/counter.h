@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Counters of one writer, the thread that owns them, and of any readers. Each is a plain uint64_t that only
- * these functions touch. A reader sees some value that it had, of each counter by itself.
+ * Counters of one writer, the thread that owns them, and of any readers. Each is a plain uint64_t
+ * that only these functions touch. A reader sees some value that it had, of each counter by itself.
  */
 #ifndef WHELP_COUNTER_H
 #define WHELP_COUNTER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A handful of devices makes for a short list, which costs nothing beside an exit. Devices of one name, such
- * as two NICs, are one to the reader.
+ * A handful of devices makes for a short list, which costs nothing beside an exit. Devices of one
+ * name, such as two NICs, are one to the reader.
  */
 #include "vmm/exits.h"
 
@@ -33,7 +33,10 @@ void exits_count_device(struct exits *exits, const char *device)
 		struct exit_device *d = &exits->devices[i];
 
 		if (!d->name)
-			/* Pairs with the acquire in exits_json(): who sees the name sees what it points to. */
+			/*
+			 * Pairs with the acquire in exits_json(): who sees the name sees what it
+			 * points to.
+			 */
 			__atomic_store_n(&d->name, name, __ATOMIC_RELEASE);
 		if (d->name == name) {
 			counter_add(&d->count, 1);

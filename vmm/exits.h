@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Why a vCPU came back from KVM_RUN, and which devices it was for. Written by the vCPU's thread, read by any;
- * see counter.h. A zeroed one is ready.
+ * Why a vCPU came back from KVM_RUN, and which devices it was for. Written by the vCPU's thread,
+ * read by any; see counter.h. A zeroed one is ready.
  */
 #ifndef WHELP_EXITS_H
 #define WHELP_EXITS_H
@@ -43,12 +43,15 @@ static inline void exits_count(struct exits *exits, enum exit_cause cause)
 }
 
 /*
- * One access that `device` answered, or nobody (NULL). The name is a constant, known again by its address.
- * Beyond EXIT_DEVICES of them, nothing is counted.
+ * One access that `device` answered, or nobody (NULL). The name is a constant, known again by its
+ * address. Beyond EXIT_DEVICES of them, nothing is counted.
  */
 void exits_count_device(struct exits *exits, const char *device);
 
-/* {"exits": {CAUSE: N, ...}, "devices": {NAME: N, ...}}: every cause, and the devices that were accessed. */
+/*
+ * {"exits": {CAUSE: N, ...}, "devices": {NAME: N, ...}}: every cause, and the devices that were
+ * accessed.
+ */
 json_t *exits_json(const struct exits *exits);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * How often values of each size came, in buckets that double: cheap enough for every batch. One writer, any
- * readers; see counter.h. A zeroed one is empty.
+ * How often values of each size came, in buckets that double: cheap enough for every batch. One
+ * writer, any readers; see counter.h. A zeroed one is empty.
  *
- * Bucket 0 is for the value 0, bucket i for those from 2^(i-1) to 2^i - 1; the last also for all beyond.
+ * Bucket 0 is for the value 0, bucket i for those from 2^(i-1) to 2^i - 1; the last also for all
+ * beyond.
  */
 #ifndef WHELP_HISTOGRAM_H
 #define WHELP_HISTOGRAM_H
@@ -59,8 +60,9 @@ static inline uint64_t histogram_count(const struct histogram *h)
 }
 
 /*
- * The value that `percent` of the values do not exceed, as far as the buckets tell: those of one bucket
- * count as spread evenly over it, so it is off by less than a factor of two. 0 when there are none.
+ * The value that `percent` of the values do not exceed, as far as the buckets tell: those of one
+ * bucket count as spread evenly over it, so it is off by less than a factor of two. 0 when there
+ * are none.
  */
 double histogram_percentile(const struct histogram *h, double percent);
 

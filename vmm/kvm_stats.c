@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The file begins with a header that says where its descriptors and its values are. A descriptor is a fixed
- * part and a name of the length that the header gives. See Documentation/virt/kvm/api.rst, 4.133.
+ * The file begins with a header that says where its descriptors and its values are. A descriptor is
+ * a fixed part and a name of the length that the header gives. See Documentation/virt/kvm/api.rst,
+ * 4.133.
  */
 #include "vmm/kvm_stats.h"
 

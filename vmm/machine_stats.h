@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* All that a machine counts, as JSON: what `whelp stat` and --stats give. docs/counters.md has the members. */
+/*
+ * All that a machine counts, as JSON: what `whelp stat` and --stats give. docs/counters.md has the
+ * members.
+ */
 #ifndef WHELP_MACHINE_STATS_H
 #define WHELP_MACHINE_STATS_H
 

@@ -92,7 +92,8 @@ enum command { COMMAND_RUN, COMMAND_STAT, COMMAND_DOCTOR, COMMAND_HELP, COMMAND_
 
 struct options {
 	enum command command;
-	const char *help_topic; /* COMMAND_HELP: "run", "stat", "doctor", "net", or NULL for the overview */
+	/* COMMAND_HELP: "run", "stat", "doctor", "net", or NULL for the overview */
+	const char *help_topic;
 	bool json;		/* COMMAND_DOCTOR */
 	struct run_config run;	/* COMMAND_RUN */
 	struct stat_config stat; /* COMMAND_STAT */

@@ -78,7 +78,8 @@ static const struct status_help run_statuses[] = {
 
 static const struct status_help stat_statuses[] = {
 	{ EXIT_POWERED_OFF, NULL, "it was printed; with --watch: the machine ended, or Ctrl-C" },
-	{ EXIT_SETUP, NULL, "there is no such machine, or it does not answer; one line says which" },
+	{ EXIT_SETUP, NULL,
+	  "there is no such machine, or it does not answer; one line says which" },
 	{ EXIT_USAGE, NULL, "the command line is wrong" },
 };
 

@@ -14,7 +14,7 @@
 
 struct option {
 	const char *name;     /* with its dashes */
-	/* What the help calls the value; NULL: there is none. With a '[' in front it may be lacking. */
+	/* What the help calls the value; NULL: there is none. It may be lacking if it is in []. */
 	const char *argument;
 	const char *help;     /* lines separated by '\n' */
 	/* `value` is NULL if `argument` is, or if it is lacking and may be. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A machine is asked anew for each report. To learn of its end at once, and that another one has taken its
- * name, --watch keeps a pidfd of its process.
+ * A machine is asked anew for each report. To learn of its end at once, and that another one has
+ * taken its name, --watch keeps a pidfd of its process.
  */
 #include "vmm/stat.h"
 
@@ -19,7 +19,10 @@
 #include "vmm/log.h"
 #include "vmm/util.h"
 
-/* How long to wait for an answer, in ms: of the one machine that was asked for, and of each in a list. */
+/*
+ * How long to wait for an answer, in ms: of the one machine that was asked for, and of each in a
+ * list.
+ */
 #define PATIENCE      5000
 #define LIST_PATIENCE 1000
 
@@ -112,7 +115,9 @@ static json_t *summary(const char *name, pid_t pid, const json_t *object)
 			 object != NULL);
 }
 
-/* Prints a machine, or adds it to `list` if that is not NULL; one that was killed is cleared away. */
+/*
+ * Prints a machine, or adds it to `list` if that is not NULL; one that was killed is cleared away.
+ */
 static void list_one(struct runtime_dir *dir, const char *name, json_t *list)
 {
 	json_t *object = NULL;

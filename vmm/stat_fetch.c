@@ -29,13 +29,17 @@ static int receive_file(int fd)
 	if (!got)
 		return -ECONNRESET;
 	header = CMSG_FIRSTHDR(&message);
-	if (!header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(file)))
+	if (!header || header->cmsg_type != SCM_RIGHTS ||
+	    header->cmsg_len != CMSG_LEN(sizeof(file)))
 		return -EBADMSG;
 	memcpy(&file, CMSG_DATA(header), sizeof(file));
 	return file;
 }
 
-/* It comes from another process: only a file that can be read at once, and holds an object, will do. */
+/*
+ * It comes from another process: only a file that can be read at once, and holds an object, will
+ * do.
+ */
 static json_t *read_object(int file)
 {
 	struct stat st;

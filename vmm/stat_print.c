@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Tables from the JSON of machine_stats.h. They are made from what is there: a machine may run an older or
- * newer whelp than this one.
+ * Tables from the JSON of machine_stats.h. They are made from what is there: a machine may run an
+ * older or newer whelp than this one.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -68,7 +68,8 @@ static double number(const struct looks *looks, const char *name)
 static void print_queue_heading(FILE *out, bool rates)
 {
 	fprintf(out, "%-17s %12s %14s %7s %11s %10s %9s %9s\n", "", rates ? "packets/s" : "packets",
-		rates ? "bytes/s" : "bytes", "batch", "kicks/1000", "intr/1000", "dropped", "waits");
+		rates ? "bytes/s" : "bytes", "batch", "kicks/1000", "intr/1000", "dropped",
+		"waits");
 }
 
 static void print_queue(FILE *out, const char *name, const struct looks *queue)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * An answer is one message with a file in it, whatever its size: it goes out at once or not at all, so that
- * no client, stopped or slow, can hold up the loop.
+ * An answer is one message with a file in it, whatever its size: it goes out at once or not at all,
+ * so that no client, stopped or slow, can hold up the loop.
  */
 #include "vmm/stat_server.h"
 
@@ -92,10 +92,11 @@ static int complain(const struct stat_server *server, int err)
 
 	if (fd >= 0) {
 		close(fd);
-		log_error("--name %s: a machine of that name is running (process %ld): choose another name",
-			  server->name, (long)pid);
+		log_error("--name %s: a machine of that name is running (process %ld): choose "
+			  "another name", server->name, (long)pid);
 	} else {
-		log_error("--name %s: a machine of that name is running: choose another name", server->name);
+		log_error("--name %s: a machine of that name is running: choose another name",
+			  server->name);
 	}
 	return err;
 }
@@ -155,8 +156,8 @@ int stat_server_open(struct stat_server *server, struct loop *loop, const char *
 		return 0;
 	if (err == -EBUSY)
 		return complain(server, -EADDRINUSE);
-	log_warn("whelp stat will not find this machine: %s: %s; WHELP_RUNTIME_DIR names another directory",
-		 server->dir.path, strerror(-err));
+	log_warn("whelp stat will not find this machine: %s: %s; WHELP_RUNTIME_DIR names another "
+		 "directory", server->dir.path, strerror(-err));
 	stat_server_close(server);
 	return 0;
 }

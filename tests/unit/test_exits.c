@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A vCPU's exits by cause and device, and KVM's own statistics from a file that looks like KVM's. */
+/*
+ * A vCPU's exits by cause and device, and KVM's own statistics from a file that looks like KVM's.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

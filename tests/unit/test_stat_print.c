@@ -37,8 +37,10 @@ static const char late[] =
 	"             \"pairs\": [{\"rx\": {}, \"tx\": {}}]}]}";
 
 static const char two_pairs[] =
-	"{\"nics\": [{\"name\": \"net0\", \"backend\": \"tap7\", \"rx\": {\"packets\": 3}, \"tx\": {},"
-	" \"pairs\": [{\"rx\": {\"packets\": 1}, \"tx\": {}}, {\"rx\": {\"packets\": 2}, \"tx\": {}}]}]}";
+	"{\"nics\": [{\"name\": \"net0\", \"backend\": \"tap7\","
+	" \"rx\": {\"packets\": 3}, \"tx\": {},"
+	" \"pairs\": [{\"rx\": {\"packets\": 1}, \"tx\": {}},"
+	"             {\"rx\": {\"packets\": 2}, \"tx\": {}}]}]}";
 
 static char *print(const char *now, const char *before, double seconds)
 {
@@ -104,7 +106,8 @@ static void test_rates(void **state)
 static void test_started_anew(void **state)
 {
 	(void)state;
-	EXPECT(print(early, late, 2), "\n rx 500 32000 10.0 10.0 50.0 3 0\n", "devices: serial 15\n");
+	EXPECT(print(early, late, 2), "\n rx 500 32000 10.0 10.0 50.0 3 0\n",
+	       "devices: serial 15\n");
 	EXPECT(print(late, late, 2), "\n rx 0 0 0.0 0.0 0.0 0 0\n", "0 exits/s: none\n",
 	       "devices: none\n");
 }
@@ -152,7 +155,8 @@ static void test_rows(void **state)
 	json_decref(object);
 	json_decref(bare);
 	EXPECT(text, "NAME PID UP CPUS NICS\n", "\npuppy 77 14 s 1 tap7\n",
-	       "\na-name-that-has-thirty-two-chars 4194304 does not answer\n", "\nbare 1 0 s 0 -\n");
+	       "\na-name-that-has-thirty-two-chars 4194304 does not answer\n",
+	       "\nbare 1 0 s 0 -\n");
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Both sides of `whelp stat`: a server in a loop's thread, in a runtime directory of the test's, and clients
- * that ask it, or find that there is none.
+ * Both sides of `whelp stat`: a server in a loop's thread, in a runtime directory of the test's,
+ * and clients that ask it, or find that there is none.
  */
 #include <setjmp.h>
 #include <stdarg.h>
