@@ -78,6 +78,7 @@ static int start_queue(struct net_queue *q, const struct mitigate_config *policy
 		q->policy.kind = MITIGATE_OFF;
 	net_queue_reset(q);
 	q->watched = false;
+	q->taken = q->queue->vq.live;
 	q->coalescing = q->usual_coalescing = (struct net_coalescing){ 0 };
 	net_queue_update_wire(q);
 	return net_worker_add(q->worker, q);
@@ -270,6 +271,7 @@ static void do_stop_queue(void *ctx)
 	struct net_queue *q = r->queue;
 
 	loop_remove(&q->worker->worker.loop, &q->kick);
+	q->taken = false;
 	vq_deactivate(&q->queue->vq);
 	q->coalescing = q->usual_coalescing;
 	net_queue_reset(q);
@@ -291,6 +293,7 @@ static void do_start_queue(void *ctx)
 
 	if (!q->tx)
 		init_receiver(q->pair);
+	q->taken = true;
 	net_queue_reset(q);
 	loop_add(&q->worker->worker.loop, &q->kick, EPOLLIN);
 	net_queue_activate(q);

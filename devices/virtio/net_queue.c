@@ -22,7 +22,8 @@ void net_queue_reset(struct net_queue *q)
 
 bool net_queue_usable(const struct net_queue *q)
 {
-	return q->queue->vq.live && !q->queue->vq.fault;
+	/* One that is not may be brought to life at this moment, by another thread. */
+	return q->taken && !q->queue->vq.fault;
 }
 
 void net_queue_activate(struct net_queue *q)

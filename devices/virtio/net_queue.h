@@ -69,6 +69,7 @@ struct net_queue {
 	struct virtio_queue *queue;
 	unsigned index; /* the queue's, in the device */
 	bool tx;
+	bool taken;    /* its ring was live when it was given to the worker, which alone looks */
 	bool active;   /* work may be left: kicks are off */
 	bool blocked;  /* RX waits for buffers, TX for the back end */
 	bool spinning; /* its policy has asked for a spin */
