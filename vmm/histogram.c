@@ -12,7 +12,7 @@ double histogram_percentile(const struct histogram *h, double percent)
 		if (!here)
 			continue;
 		if (below + here >= wanted)
-			/* A bucket is as wide as its least value is large; the first two hold one. */
+			/* A bucket is as wide as its least value; the first two hold one value. */
 			return i < 2 ? low : low + (low - 1) * (wanted - below) / here;
 		below += here;
 		last = i;

@@ -175,7 +175,9 @@ static bool get_stats(void *ctx, unsigned queue, struct net_ctrl_queue_stats *st
 		.bytes = net_counter(&c->bytes),
 		.interrupts = net_counter(&c->interrupts),
 		.drops = net_counter(&c->dropped),
-		.drops_of_kind = net_counter(queue % 2 ? &c->malformed : &c->dropped),
+		.drops_of_kind = queue % 2 ? net_counter(&c->drops[NET_DROP_SHORT]) +
+						     net_counter(&c->drops[NET_DROP_MALFORMED]) :
+					     net_counter(&c->drops[NET_DROP_ROOM]),
 	};
 	return true;
 }

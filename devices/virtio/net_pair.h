@@ -35,15 +35,18 @@ void net_queue_ask(struct net_queue *q, enum mitigate_event event, bool preempte
 /* Counts a frame of `bytes` with its header. */
 void net_queue_count(struct net_queue *q, size_t bytes);
 
-/* Counts a frame that is lost by the driver's fault. */
-void net_queue_count_malformed(struct net_queue *q);
+/* Counts a frame that is lost. */
+void net_queue_drop(struct net_queue *q, enum net_drop why);
+
+/* A batch has its first frame: takes the time. */
+void net_queue_first(struct net_queue *q);
 
 /*
  * Shows the driver what was used, and interrupts it if it wants to know, and now: after each used
- * buffer, and at the end of each batch that used any.
+ * buffer, and at the end of each batch of `frames`, which is called for empty ones, too.
  */
 void net_queue_used(struct net_queue *q);
-void net_queue_finish_batch(struct net_queue *q);
+void net_queue_finish_batch(struct net_queue *q, unsigned frames);
 
 /* Decides now whether what was used since the last decision is worth an interrupt. */
 void net_queue_decide_interrupt(struct net_queue *q);

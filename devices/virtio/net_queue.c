@@ -16,6 +16,8 @@ void net_queue_reset(struct net_queue *q)
 	q->active = q->blocked = q->spinning = false;
 	q->uninterrupted = q->deadline = q->wake = 0;
 	q->used = q->moved = 0;
+	q->expired = false;
+	q->kicked_at = q->first_at = 0;
 	q->policy.ring = q->queue->vq.size;
 	mitigate_init(&q->policy, &q->state);
 }
@@ -105,9 +107,10 @@ void net_queue_ask(struct net_queue *q, enum mitigate_event event, bool preempte
 
 	q->moved = 0;
 	for (;;) {
-		struct mitigate_action action =
-			mitigate_step(&q->policy, &q->state, &sample, loop_now());
+		struct mitigate_action action;
 
+		q->asked = loop_now();
+		action = mitigate_step(&q->policy, &q->state, &sample, q->asked);
 		take(q, &action);
 		if (!q->tx || action.what != MITIGATE_SLEEP || set_kick(q, action.kick_at))
 			return;
@@ -123,9 +126,9 @@ void net_queue_decide_interrupt(struct net_queue *q)
 	q->uninterrupted = q->deadline = 0;
 	if (q->pair->tuning->intr == NET_INTR_EMPTY && !vq_is_ready(vq))
 		wanted = true;
+	net_count(wanted ? &q->counters.interrupts : &q->counters.unwanted, 1);
 	if (!wanted)
 		return;
-	net_count(&q->counters.interrupts, 1);
 	virtio_queue_interrupt(q->pair->device, q->index);
 }
 
@@ -144,6 +147,10 @@ static bool may_wait(struct net_queue *q)
 static void show_used(struct net_queue *q)
 {
 	vq_publish(&q->queue->vq);
+	if (q->first_at) {
+		histogram_add(&q->counters.tap_to_used, loop_now() - q->first_at);
+		q->first_at = 0;
+	}
 	q->uninterrupted += q->used;
 	q->used = 0;
 	if (!may_wait(q))
@@ -158,11 +165,29 @@ void net_queue_used(struct net_queue *q)
 		show_used(q);
 }
 
-void net_queue_finish_batch(struct net_queue *q)
+void net_queue_first(struct net_queue *q)
 {
-	net_count(&q->counters.batches, 1);
+	q->first_at = loop_now();
+	if (!q->kicked_at)
+		return;
+	histogram_add(&q->counters.kick_to_tap, q->first_at - q->kicked_at);
+	q->kicked_at = 0;
+}
+
+void net_queue_finish_batch(struct net_queue *q, unsigned frames)
+{
+	struct net_counters *c = &q->counters;
+
+	if (q->expired)
+		net_count(frames ? &c->timers_useful : &c->timers_empty, 1);
+	q->expired = false;
+	if (!frames)
+		return;
+	net_count(&c->batches, 1);
+	histogram_add(&c->batch_sizes, frames);
 	if (q->used)
 		show_used(q);
+	q->first_at = 0;
 }
 
 void net_queue_count(struct net_queue *q, size_t bytes)
@@ -171,8 +196,8 @@ void net_queue_count(struct net_queue *q, size_t bytes)
 	net_count(&q->counters.bytes, bytes - q->pair->mode.header);
 }
 
-void net_queue_count_malformed(struct net_queue *q)
+void net_queue_drop(struct net_queue *q, enum net_drop why)
 {
 	net_count(&q->counters.dropped, 1);
-	net_count(&q->counters.malformed, 1);
+	net_count(&q->counters.drops[why], 1);
 }

@@ -18,32 +18,57 @@
 #include "devices/virtio/net_filter.h"
 #include "devices/virtio/net_hash.h"
 #include "devices/virtio/net_rx.h"
+#include "vmm/counter.h"
+#include "vmm/histogram.h"
 #include "vmm/log.h"
 #include "vmm/loop.h"
 
-/* Counted by the worker, read by anyone, each by itself. They live as long as the device. */
+/* Why a frame was lost. */
+enum net_drop {
+	NET_DROP_SHORT,	    /* it has no Ethernet header */
+	NET_DROP_MALFORMED, /* TX: the virtio header makes no sense for it */
+	NET_DROP_REFUSED,   /* TX: the back end, for another reason */
+	NET_DROP_GONE,	    /* TX: the back end is gone, or the pair not in use */
+	NET_DROP_OFFLOAD,   /* RX: it uses an offload that the driver has not, or no longer */
+	NET_DROP_ROOM,	    /* RX: no buffers that the driver can provide hold it */
+	NET_DROPS,
+};
+
+/*
+ * Counted by the worker, read by anyone, each by itself (counter.h). They live as long as the
+ * device. docs/counters.md says to the word what each is.
+ */
 struct net_counters {
 	uint64_t packets;
 	uint64_t bytes; /* without the header */
 	uint64_t batches;
 	uint64_t kicks;
 	uint64_t interrupts;
-	uint64_t dropped;   /* frames lost: too short, too long for the buffers, refused */
-	uint64_t malformed; /* of these, those that were the driver's fault */
-	uint64_t filtered;  /* RX: frames the driver does not want */
-	uint64_t waits;	    /* RX: for buffers, while frames waited. TX: for the back end, which was
-			       full */
+	uint64_t unwanted; /* batches after which the driver wanted no interrupt */
+	uint64_t dropped;  /* the sum of `drops` */
+	uint64_t filtered; /* RX: frames the driver does not want */
+	uint64_t waits;	   /* RX: for buffers, with frames there. TX: for room in the back end */
+	uint64_t ring_full; /* TX: batches that found the ring all but full */
+	uint64_t timers_useful; /* of the policy: there were frames, */
+	uint64_t timers_empty;	/* or none */
+	uint64_t timers_interrupt; /* ends of a driver's wish to have interrupts later */
+	uint64_t polls_hit;
+	uint64_t polls_missed;
+	uint64_t poll_ns;
+	uint64_t drops[NET_DROPS];
+	struct histogram batch_sizes; /* frames */
+	struct histogram kick_to_tap; /* ns */
+	struct histogram tap_to_used; /* ns */
 };
 
 static inline void net_count(uint64_t *counter, uint64_t n)
 {
-	/* One writer: a relaxed load and store suffice, and cost no locked instruction. */
-	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+	counter_add(counter, n);
 }
 
 static inline uint64_t net_counter(const uint64_t *counter)
 {
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+	return counter_read(counter);
 }
 
 /* What the driver negotiated, for the workers; constant while they run. */
@@ -85,7 +110,12 @@ struct net_queue {
 	unsigned used;	/* buffers since the driver was shown any */
 	unsigned moved; /* frames since the policy was asked last */
 	uint64_t spin_until;
-	uint64_t wake; /* when the policy wants to be asked again, as `deadline` */
+	uint64_t wake;	/* when the policy wants to be asked again, as `deadline` */
+	bool expired;	/* that time has come, and no batch since */
+	/* For the counters: CLOCK_MONOTONIC, ns; 0: none. */
+	uint64_t asked;	     /* the policy, last */
+	uint64_t kicked_at;  /* the first kick whose frames have not yet gone out */
+	uint64_t first_at;   /* the batch's first frame went out or came in */
 	struct net_counters counters;
 };
 

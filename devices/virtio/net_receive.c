@@ -104,9 +104,12 @@ static bool inspect(struct net_pair *pair, size_t len)
 /* Takes a frame that lies in the first buffers; true when they are used. */
 static bool take_frame(struct net_pair *pair, size_t len)
 {
-	if (len < pair->mode.header + NET_MIN_FRAME ||
-	    (pair->check_header && !check_header(pair))) {
-		net_count(&pair->rx.counters.dropped, 1);
+	if (len < pair->mode.header + NET_MIN_FRAME) {
+		net_queue_drop(&pair->rx, NET_DROP_SHORT);
+		return false;
+	}
+	if (pair->check_header && !check_header(pair)) {
+		net_queue_drop(&pair->rx, NET_DROP_OFFLOAD);
 		return false;
 	}
 	if (!inspect(pair, len))
@@ -145,15 +148,16 @@ bool net_queue_receive(struct net_queue *rx)
 				net_queue_wire_failed(rx, "receiving from", (int)-len);
 			break;
 		}
+		if (!packets)
+			net_queue_first(rx);
 		packets++;
 		bytes += (size_t)len;
 		if (result == NET_RX_LOST)
-			net_count(&rx->counters.dropped, 1);
+			net_queue_drop(rx, NET_DROP_ROOM);
 		else if (take_frame(pair, (size_t)len))
 			net_queue_used(rx);
 	}
-	if (packets)
-		net_queue_finish_batch(rx);
+	net_queue_finish_batch(rx, packets);
 	if (result == NET_RX_FAULT)
 		net_queue_failed(rx);
 	if (result == NET_RX_STARVED)

@@ -11,6 +11,12 @@
 #include "devices/virtio/net_pair.h"
 #include "vmm/util.h"
 
+/*
+ * Drivers keep some places free for a frame of many pieces: Linux stops sending when it has 18
+ * left, of 256 mostly.
+ */
+#define FULL(size) ((size) - (size) / 8u)
+
 /* Sends one chain. False when the back end is full and the chain has to wait. */
 static bool send_chain(struct net_queue *tx, const struct vq_chain *chain)
 {
@@ -18,7 +24,7 @@ static bool send_chain(struct net_queue *tx, const struct vq_chain *chain)
 	ssize_t sent = -EBADFD;
 
 	if (chain->readable_bytes < pair->mode.header + NET_MIN_FRAME) {
-		net_queue_count_malformed(tx);
+		net_queue_drop(tx, NET_DROP_SHORT);
 		return true;
 	}
 	if (tx->attached && !atomic_load_explicit(&pair->is_gone, memory_order_relaxed))
@@ -32,9 +38,9 @@ static bool send_chain(struct net_queue *tx, const struct vq_chain *chain)
 	}
 	/* EINVAL: the header makes no sense for this frame. */
 	if (sent == -EINVAL)
-		net_queue_count_malformed(tx);
+		net_queue_drop(tx, NET_DROP_MALFORMED);
 	else
-		net_count(&tx->counters.dropped, 1);
+		net_queue_drop(tx, sent == -EBADFD ? NET_DROP_GONE : NET_DROP_REFUSED);
 	if (tx->attached)
 		net_queue_wire_failed(tx, "sending to", (int)-sent);
 	return true;
@@ -56,6 +62,8 @@ bool net_queue_transmit(struct net_queue *tx)
 	uint64_t bytes = 0;
 	int popped = 1;
 
+	if (vq_holds(vq, FULL(vq->size)))
+		net_count(&tx->counters.ring_full, 1);
 	while (packets < tx->budget_packets && bytes < tx->budget_bytes) {
 		popped = vq_pop(vq, &chain);
 		if (popped <= 0)
@@ -65,14 +73,18 @@ bool net_queue_transmit(struct net_queue *tx)
 			wait_for_room(tx);
 			break;
 		}
+		if (!packets)
+			net_queue_first(tx);
 		/* The device writes nothing to a TX buffer (5.1.6.2). */
 		vq_push(vq, &chain, 0);
 		net_queue_used(tx);
 		packets++;
 		bytes += chain.readable_bytes;
 	}
-	if (packets)
-		net_queue_finish_batch(tx);
+	net_queue_finish_batch(tx, packets);
+	/* A kick for nothing. */
+	if (!packets && !tx->blocked)
+		tx->kicked_at = 0;
 	if (popped < 0)
 		net_queue_failed(tx);
 	return popped > 0 && !tx->blocked;
@@ -94,6 +106,8 @@ void net_transmit_kicked(struct loop_source *source, uint32_t events)
 	if (net_queue_usable(tx) && !tx->active && !tx->spinning) {
 		vq_kicks_disable(&tx->queue->vq);
 		net_queue_ask(tx, MITIGATE_KICKED, false);
+		if (!tx->kicked_at)
+			tx->kicked_at = tx->asked;
 	}
 	net_worker_run(tx->worker);
 }

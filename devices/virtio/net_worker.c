@@ -131,10 +131,12 @@ static bool look_until(struct net_worker *w, uint64_t until)
 	return false;
 }
 
-/* Ends a watch by `found`: true, or false when time is up. */
-static void end_watch(struct net_queue *q, bool found, bool preempted)
+/* Ends a watch of `ns` by `found`: true, or false when time is up. */
+static void end_watch(struct net_queue *q, bool found, bool preempted, uint64_t ns)
 {
 	if (q->spinning) {
+		net_count(found ? &q->counters.polls_hit : &q->counters.polls_missed, 1);
+		net_count(&q->counters.poll_ns, ns);
 		net_queue_ask(q, found ? MITIGATE_FOUND : MITIGATE_MISSED, preempted);
 	} else if (sleeps_for_a_kick(q) && vq_kicks_enable(&q->queue->vq)) {
 		vq_kicks_disable(&q->queue->vq);
@@ -144,7 +146,7 @@ static void end_watch(struct net_queue *q, bool found, bool preempted)
 
 static void spin(struct net_worker *w, uint64_t until)
 {
-	uint64_t before = preemptions();
+	uint64_t before = preemptions(), start = loop_now();
 	bool found, preempted;
 
 	for (unsigned i = 0; i < w->count; i++)
@@ -153,7 +155,7 @@ static void spin(struct net_worker *w, uint64_t until)
 	found = look_until(w, until);
 	preempted = preemptions() != before;
 	for (unsigned i = 0; i < w->count; i++)
-		end_watch(w->queues[i], found, preempted);
+		end_watch(w->queues[i], found, preempted, loop_now() - start);
 }
 
 /* No queue had anything. True when there is more to do after all. */
@@ -224,13 +226,19 @@ static void expire(struct net_queue *q, uint64_t now)
 {
 	if (!net_queue_usable(q))
 		return;
-	if (q->deadline && q->deadline <= now)
+	if (q->deadline && q->deadline <= now) {
+		net_count(&q->counters.timers_interrupt, 1);
 		net_queue_decide_interrupt(q);
+	}
 	if (!q->wake || q->wake > now)
 		return;
 	q->wake = 0;
 	vq_kicks_disable(&q->queue->vq);
 	net_queue_ask(q, MITIGATE_EXPIRED, false);
+	/* What it was good for, the next batch tells. */
+	q->expired = q->active;
+	if (!q->active)
+		net_count(&q->counters.timers_empty, 1);
 }
 
 static void timer_ready(struct loop_source *source, uint32_t events)

@@ -155,9 +155,14 @@ void vq_publish(struct virtqueue *vq)
 	vq->ring->publish(vq);
 }
 
+bool vq_holds(const struct virtqueue *vq, unsigned places)
+{
+	return !vq->fault && vq->ring->holds(vq, places);
+}
+
 bool vq_is_ready(const struct virtqueue *vq)
 {
-	return vq->fault || vq->ring->is_ready(vq);
+	return vq->fault || vq->ring->holds(vq, 1);
 }
 
 bool vq_kicks_enable(struct virtqueue *vq)

@@ -50,7 +50,7 @@ struct vq_ring_ops {
 	void (*unpop)(struct virtqueue *vq, const struct vq_chain *chain);
 	void (*push)(struct virtqueue *vq, const struct vq_chain *chain, uint32_t written);
 	void (*publish)(struct virtqueue *vq);
-	bool (*is_ready)(const struct virtqueue *vq);
+	bool (*holds)(const struct virtqueue *vq, unsigned places);
 	bool (*kicks_enable)(struct virtqueue *vq, unsigned places);
 	void (*kicks_disable)(struct virtqueue *vq);
 	bool (*needs_interrupt)(struct virtqueue *vq);
@@ -157,6 +157,12 @@ void vq_push(struct virtqueue *vq, const struct vq_chain *chain, uint32_t writte
 
 /* Shows the driver all that was pushed. */
 void vq_publish(struct virtqueue *vq);
+
+/*
+ * Whether available buffers take that many of the ring's places, 1 to the queue's size: cheap
+ * enough for every batch.
+ */
+bool vq_holds(const struct virtqueue *vq, unsigned places);
 
 /*
  * Whether vq_pop() would find a chain, or a fault: a look that is cheap enough to be taken again

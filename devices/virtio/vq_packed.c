@@ -196,10 +196,13 @@ static void packed_publish(struct virtqueue *vq)
 	p->staged = 0;
 }
 
-static bool packed_is_ready(const struct virtqueue *vq)
+static bool packed_holds(const struct virtqueue *vq, unsigned places)
 {
-	return is_available(le16_load_relaxed(&vq->packed.desc[vq->packed.next_avail].flags),
-			    vq->packed.avail_wrap);
+	uint16_t at = vq->packed.next_avail;
+	bool wrap = vq->packed.avail_wrap;
+
+	advance(vq, &at, &wrap, places - 1);
+	return is_available(le16_load_relaxed(&vq->packed.desc[at].flags), wrap);
 }
 
 static bool packed_kicks_enable(struct virtqueue *vq, unsigned places)
@@ -259,7 +262,7 @@ const struct vq_ring_ops vq_packed_ops = {
 	.unpop = packed_unpop,
 	.push = packed_push,
 	.publish = packed_publish,
-	.is_ready = packed_is_ready,
+	.holds = packed_holds,
 	.kicks_enable = packed_kicks_enable,
 	.kicks_disable = packed_kicks_disable,
 	.needs_interrupt = packed_needs_interrupt,

@@ -201,9 +201,14 @@ static void split_publish(struct virtqueue *vq)
 	s->published = s->next_used;
 }
 
-static bool split_is_ready(const struct virtqueue *vq)
+static unsigned waiting(const struct virtqueue *vq)
 {
-	return le16_load_relaxed(&vq->split.avail->idx) != vq->split.next_avail;
+	return (uint16_t)(le16_load_relaxed(&vq->split.avail->idx) - vq->split.next_avail);
+}
+
+static bool split_holds(const struct virtqueue *vq, unsigned places)
+{
+	return waiting(vq) >= places;
 }
 
 static bool split_kicks_enable(struct virtqueue *vq, unsigned places)
@@ -216,7 +221,7 @@ static bool split_kicks_enable(struct virtqueue *vq, unsigned places)
 		le16_store_relaxed(&s->used->flags, 0);
 	/* Partner: the driver's fence between avail->idx and reading avail_event or used->flags. */
 	atomic_thread_fence(memory_order_seq_cst);
-	return (uint16_t)(le16_load_relaxed(&s->avail->idx) - s->next_avail) >= places;
+	return waiting(vq) >= places;
 }
 
 static void split_kicks_disable(struct virtqueue *vq)
@@ -255,7 +260,7 @@ const struct vq_ring_ops vq_split_ops = {
 	.unpop = split_unpop,
 	.push = split_push,
 	.publish = split_publish,
-	.is_ready = split_is_ready,
+	.holds = split_holds,
 	.kicks_enable = split_kicks_enable,
 	.kicks_disable = split_kicks_disable,
 	.needs_interrupt = split_needs_interrupt,

@@ -414,7 +414,7 @@ static void test_statistics(void **state)
 	expect_stats(nic, NIC_RX, 0);
 	expect_stats(nic, NIC_TX, 16);
 	assert_int_equal(net_counter(&nic_pair(nic, 0)->tx.counters.packets), packets + 5);
-	assert_int_equal(net_counter(&nic_pair(nic, 0)->tx.counters.malformed), 1);
+	assert_int_equal(net_counter(&nic_pair(nic, 0)->tx.counters.drops[NET_DROP_SHORT]), 1);
 }
 
 int main(void)
