@@ -24,13 +24,13 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
-.PHONY: all unit check check-long demo bench-boot bench-features install install-strip clean distclean help FORCE
+.PHONY: all unit check check-long demo bench-boot bench-features bench-ring bench-programs install install-strip clean distclean help FORCE
 
 # ---- what is needed --------------------------------------------------------------------------------
 # Asked only by goals that compile: demo, check and the benches install what is missing first, then call
 # make again.
 
-without_tools := help clean distclean check check-long demo bench-boot bench-features
+without_tools := help clean distclean check check-long demo bench-boot bench-features bench-ring
 goals := $(or $(MAKECMDGOALS),all)
 
 # $(call need,COMMAND,PACKAGE)
@@ -80,6 +80,9 @@ common   := -std=gnu17 -D_GNU_SOURCE -I. -I$(O)/obj -I$(O)/obj/vmm/x86 $(warning
 hardened := -fstack-protector-strong $(if $(filter -O0,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
 $(O)/obj/%:  flags := $(common) $(CFLAGS) $(CPPFLAGS) -fPIE -ffunction-sections -fdata-sections $(hardened)
+# For bench-ring: the same program without counters.
+$(O)/uncounted/%: flags = $(common) $(CFLAGS) $(CPPFLAGS) -fPIE -ffunction-sections -fdata-sections $(hardened) \
+	-include tests/bench/uncounted.h
 $(O)/asan/%: flags := $(common) -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=all
 $(O)/tsan/%: flags := $(common) -O1 -g -fno-omit-frame-pointer -fsanitize=thread
@@ -106,7 +109,7 @@ $(O)/$(1)/vmm/main.o: $(O)/obj/vmm/version.h
 $(O)/$(1)/flags: FORCE
 	$$(call update,$$(CC) $$(flags) $$(if $$(filter obj,$(1)),$$(LDFLAGS)))
 endef
-$(foreach variant,obj asan tsan,$(eval $(call compile,$(variant))))
+$(foreach variant,obj asan tsan uncounted,$(eval $(call compile,$(variant))))
 
 # Writes $(1) into the target when that changes it.
 update = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
@@ -125,7 +128,7 @@ $(O)/obj/layers: tools/checklayers $(sources) $(headers)
 	@tools/checklayers
 	@touch $@
 
--include $(shell find $(O)/obj $(O)/asan $(O)/tsan -name '*.d' 2>/dev/null)
+-include $(shell find $(O)/obj $(O)/asan $(O)/tsan $(O)/uncounted -name '*.d' 2>/dev/null)
 
 # ---- tests -----------------------------------------------------------------------------------------
 
@@ -140,6 +143,22 @@ $(foreach variant,asan tsan,$(eval $(call link_tests,$(variant))))
 unit: $(call programs,asan,$(run_asan)) $(call programs,tsan,$(run_tsan)) $(O)/obj/layers
 	@tools/unit $(filter-out $(O)/obj/layers,$^)
 
+# ---- bench-ring's programs: what is shipped, with a driver and without main() ----------------------
+
+bench_parts = $(filter-out vmm/main.c,$(sources)) $(wildcard tests/bench/*.c) \
+	$(filter-out tests/driver/nic.c,$(wildcard tests/driver/*.c))
+counting = $(filter devices/virtio/net%,$(sources))
+
+$(O)/obj/tests/bench/ring: $(bench_parts:%.c=$(O)/obj/%.o)
+$(O)/uncounted/tests/bench/ring: $(patsubst %.c,$(O)/obj/%.o,$(filter-out $(counting),$(bench_parts))) \
+	$(counting:%.c=$(O)/uncounted/%.o)
+$(O)/obj/tests/bench/ring $(O)/uncounted/tests/bench/ring:
+	@mkdir -p $(@D)
+	@echo '  LINK    $@'
+	@$(CC) $(CFLAGS) $(link) $(LDFLAGS) -o $@ $^ $(lib_libs)
+
+bench-programs: $(O)/obj/tests/bench/ring $(O)/uncounted/tests/bench/ring
+
 # The scripts' own makes start anew: none of this one's flags and job slots.
 script = env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES
 
@@ -148,6 +167,11 @@ check:
 
 check-long:
 	@$(script) tools/check --long
+
+bench-ring:
+	@$(script) tools/install-deps $@
+	@$(MAKE) all bench-programs
+	@$(script) tools/$@
 
 demo bench-boot bench-features:
 	@$(script) tools/install-deps $@
@@ -163,7 +187,7 @@ install-strip: $(O)/whelp
 	install -D -m 755 -s $< $(DESTDIR)$(PREFIX)/bin/whelp
 
 clean:
-	rm -rf $(O)/whelp $(O)/obj $(O)/asan $(O)/tsan
+	rm -rf $(O)/whelp $(O)/obj $(O)/asan $(O)/tsan $(O)/uncounted
 
 distclean:
 	rm -rf $(O)
@@ -177,6 +201,7 @@ help:
 	@echo '  unit           the tests that need neither root nor KVM, under sanitizers; T=NAME picks some'
 	@echo '  bench-boot     time to a guest'"'"'s init, beside QEMU'
 	@echo '  bench-features netperf with each feature of the network device off or on, beside the full set'
+	@echo '  bench-ring     the network device by itself: time per frame, beside a bare loop on the same tap'
 	@echo '  install        copy whelp to PREFIX/bin; install-strip strips it too'
 	@echo '  clean          remove what was compiled; distclean also what was downloaded'
 	@echo 'Variables:'
