@@ -250,7 +250,9 @@ class Counters:
         for nic in nics if number is None else [nics[number]]:
             for direction in (nic['rx'], nic['tx']):
                 for name, value in direction.items():
-                    sums[name] = sums.get(name, 0) + value
+                    # Drops by cause and histograms are more than a number.
+                    if isinstance(value, int):
+                        sums[name] = sums.get(name, 0) + value
         return sums
 
     def close(self):

@@ -13,7 +13,7 @@
  * its end: so each ran all the time that counts, however long their starts took. MODE says how work is seen:
  *
  *	netperf  lines of netperf's -D: a figure, for how long, and when that ended
- *	iperf3   lines of iperf3's -i: a figure and for how long; it ended when the line came
+ *	iperf3   lines of iperf3's -i: a figure, from when to when by its own clock, which the first line's arrival sets
  *	timed    not at all: a session works while it runs; what it prints, also when it is ended, is passed on
  *
  * The load is on from before the first word that is said here until after the last one that is read, so whoever
@@ -66,7 +66,7 @@ struct session {
 	int fd;
 	int status;
 	bool ended;
-	double first, last;
+	double first, last, zero;
 	struct interval *intervals;
 	size_t count, room;
 	char line[512];
@@ -223,10 +223,10 @@ static void add_interval(struct session *session, double start, double end, doub
 	session->intervals[session->count++] = (struct interval){ start, end, rate };
 }
 
-/* "[  5]   0.30-0.40   sec  12.5 MBytes  1049 Mbits/sec ..." */
+/* "[  5]   0.30-0.40   sec  12.5 MBytes  1049 Mbits/sec ...": its clock began when it says, before the first line came. */
 static void take_iperf3_line(struct session *session, const char *line)
 {
-	double from, to, rate, end = now();
+	double from, to, rate;
 	const char *unit = strstr(line, " Mbits/sec");
 	const char *start = strchr(line, ']');
 
@@ -236,8 +236,11 @@ static void take_iperf3_line(struct session *session, const char *line)
 		return;
 	while (unit > line && unit[-1] != ' ')
 		unit--;
-	if (sscanf(unit, "%lf", &rate) == 1)
-		add_interval(session, end - (to - from), end, rate);
+	if (sscanf(unit, "%lf", &rate) != 1)
+		return;
+	if (!session->zero)
+		session->zero = now() - to;
+	add_interval(session, session->zero + from, session->zero + to, rate);
 }
 
 static void take_line(struct run *run, struct session *session)

@@ -67,7 +67,7 @@ def labs(plan):
 
 def finished(events):
     """The ids of sets that need not be measured: complete ones, and those that were given up."""
-    return {event['set'] for event in events if event['event'] in ('set', 'given up')}
+    return {event['set'] for event in events if event['event'] in ('set', 'given_up')}
 
 
 def left(lab, events):

@@ -25,12 +25,19 @@ FAILURES = 2
 # ---- what the guests need --------------------------------------------------------------------------
 
 
-def compile_nbrun(directory):
+def up_to_date(made, *parts):
+    return made.exists() and all(made.stat().st_mtime > pathlib.Path(part).stat().st_mtime for part in parts)
+
+
+def compile_nbrun():
     """nbrun, for the host and for guests alike."""
-    source, program = pathlib.Path(__file__).with_name('nbrun.c'), f'{directory}/nbrun'
-    benchlib.run([*shlex.split(os.environ.get('CC', 'cc')), '-std=gnu17', '-D_GNU_SOURCE', '-O2', '-static', '-o', program,
-                  source], what='compiling nbrun.c')
-    return program
+    source, program = pathlib.Path(__file__).with_name('nbrun.c'), benchlib.build_dir() / 'bench/nbrun'
+    if not up_to_date(program, source):
+        part = f'{program}.{os.getpid()}'
+        benchlib.run([*shlex.split(os.environ.get('CC', 'cc')), '-std=gnu17', '-D_GNU_SOURCE', '-O2', '-static',
+                      '-o', part, source], 300, 'compiling nbrun.c')
+        os.replace(part, program)
+    return str(program)
 
 
 def kernel_files(name, netperf, nbrun, with_pktgen):
@@ -38,8 +45,10 @@ def kernel_files(name, netperf, nbrun, with_pktgen):
     kernel = name if '/' in name else benchlib.tool(benchlib.ROOT / 'tools/get-kernel', name)
     short = re.sub(r'[^A-Za-z0-9._-]', '-', name.strip('/'))
     initrd = benchlib.build_dir() / f'bench/netbench-{short}{"-pktgen" * with_pktgen}.cpio'
-    benchlib.tool(benchlib.ROOT / 'guest/mkguest', '--kernel', kernel, '--netperf', netperf,
-                  '--add', f'{nbrun}:/sbin/nbrun', *(['--module', 'pktgen'] if with_pktgen else []), '-o', initrd)
+    guest = benchlib.ROOT / 'guest'
+    if not up_to_date(initrd, kernel, nbrun, guest / 'mkguest', guest / 'init', guest / 'agent.c'):
+        benchlib.tool(guest / 'mkguest', '--kernel', kernel, '--netperf', netperf, '--add', f'{nbrun}:/sbin/nbrun',
+                      *(['--module', 'pktgen'] if with_pktgen else []), '-o', initrd)
     return kernel, str(initrd)
 
 
@@ -64,7 +73,7 @@ def keep_programs(plan, directory):
 def prepare(plan, directory, staging):
     """{name: path} of all files that a lab needs, and {program: version}."""
     (benchlib.build_dir() / 'bench').mkdir(parents=True, exist_ok=True)
-    nbrun, netperf = compile_nbrun(staging), benchlib.tool(benchlib.ROOT / 'tools/get-netperf')
+    nbrun, netperf = compile_nbrun(), benchlib.tool(benchlib.ROOT / 'tools/get-netperf')
     files = {'nbrun': nbrun, 'netperf': f'{netperf}/netperf', 'netserver': f'{netperf}/netserver'}
     versions = {'netperf': benchlib.run([files['netperf'], '-V']).strip()}
     if any(case['test'].startswith('IPERF3') for case in plan['cases']):
