@@ -139,7 +139,9 @@ bool loop_poll(struct loop *loop)
 {
 	const struct timespec none = { 0 };
 
-	return call_ready_source(loop, &none) | call_timer(loop);
+	bool called = call_ready_source(loop, &none);
+
+	return call_timer(loop) || called;
 }
 
 void loop_run(struct loop *loop)
@@ -147,8 +149,9 @@ void loop_run(struct loop *loop)
 	while (!loop_stopping(loop)) {
 		struct timespec time;
 		struct loop_source *again;
+		bool called = call_ready_source(loop, time_to_wait(loop, &time));
 
-		if (call_ready_source(loop, time_to_wait(loop, &time)) | call_timer(loop))
+		if (call_timer(loop) || called)
 			continue;
 		again = loop->again;
 		loop->again = NULL;

@@ -49,7 +49,7 @@ enum net_interrupting {
 
 enum net_io {
 	NET_IO_SYSCALL, /* a system call a frame */
-	NET_IO_URING,	/* a batch of frames by io_uring, whatever its size */
+	NET_IO_URING,	/* each batch by io_uring, whatever its size */
 	NET_IO_AUTO, /* whichever is cheaper for the frames that wait; system calls without io_uring
 		      */
 };

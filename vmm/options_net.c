@@ -291,6 +291,11 @@ static const struct option_key keys[] = {
 	  "received frames are read into the guest's buffers, or copied there\n"
 	  "(default: zerocopy)",
 	  tuning_set_rx, false },
+	{ "io", "syscall|uring|auto",
+	  "frames are sent to the tap by a system call each, by batches through\n"
+	  "io_uring (Linux 6.4), or by whichever is cheaper for those that wait\n"
+	  "(default: auto)",
+	  tuning_set_io, false },
 	{ "lock", "none|hold|drop",
 	  "for comparing: one lock for all that the guest's CPUs exit for, kicks\n"
 	  "too, and for moving frames; drop lets go of it while reading the tap\n"

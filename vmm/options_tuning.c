@@ -167,6 +167,20 @@ int tuning_set_intr(void *config, const char *value, struct complaint *why)
 	return rc;
 }
 
+int tuning_set_io(void *config, const char *value, struct complaint *why)
+{
+	static const char *const words[] = {
+		[NET_IO_SYSCALL] = "syscall",
+		[NET_IO_URING] = "uring",
+		[NET_IO_AUTO] = "auto",
+	};
+	unsigned row;
+	int rc = choose(&row, value, words, ARRAY_SIZE(words), why);
+
+	tuning_of(config)->io = row;
+	return rc;
+}
+
 int tuning_set_rx(void *config, const char *value, struct complaint *why)
 {
 	static const char *const words[] = { "zerocopy", "copy" };
@@ -179,7 +193,11 @@ int tuning_set_rx(void *config, const char *value, struct complaint *why)
 
 void tuning_default(struct net_tuning *tuning)
 {
-	*tuning = (struct net_tuning){ .mitigation = MITIGATE_ADAPTIVE, .poll = NET_POLL_AUTO };
+	*tuning = (struct net_tuning){
+		.mitigation = MITIGATE_ADAPTIVE,
+		.poll = NET_POLL_AUTO,
+		.io = NET_IO_AUTO,
+	};
 }
 
 int tuning_check(struct net_tuning *tuning, struct complaint *why)

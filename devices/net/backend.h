@@ -33,7 +33,16 @@
  */
 #define NET_MAX_FRAME (65535u + 18u + 24u)
 
+#define NET_MAX_BATCH 64u /* frames */
+
 struct net_backend;
+
+/* One of several frames to send. */
+struct net_frame {
+	const struct iovec *iov;
+	unsigned count;
+	ssize_t sent; /* what send() would have returned */
+};
 
 /* From all that return -errno, -EBADFD means that the other side is gone for good. */
 struct net_backend_ops {
@@ -77,6 +86,17 @@ struct net_backend_ops {
 	 */
 	ssize_t (*send)(struct net_backend *backend, unsigned queue, const struct iovec *iov,
 			unsigned count);
+	/*
+	 * Gets ready for send_batch(), before any queue is used. 0 or -errno: then frames have to be
+	 * sent one by one. NULL: always so.
+	 */
+	int (*open_batches)(struct net_backend *backend);
+	/*
+	 * Sends up to NET_MAX_BATCH frames in their order, and has let go of them all on return. Those
+	 * that were not taken (-EAGAIN) are the last.
+	 */
+	void (*send_batch)(struct net_backend *backend, unsigned queue, struct net_frame *frames,
+			   unsigned count);
 };
 
 struct net_backend {

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "devices/net/steer.h"
+#include "devices/net/tap_uring.h"
 #include "vmm/iov.h"
 #include "vmm/linux_new.h"
 #include "vmm/log.h"
@@ -96,6 +97,8 @@ static void tap_close(struct net_backend *backend)
 
 	leave(tap);
 	steer_close(tap->steer);
+	for (unsigned i = 0; tap->queues && i < backend->queues; i++)
+		tap_uring_close(tap->queues[i].uring);
 	for (unsigned i = 0; tap->queues && i < backend->queues; i++)
 		if (tap->queues[i].fd >= 0)
 			close(tap->queues[i].fd);
@@ -192,6 +195,28 @@ static ssize_t tap_send(struct net_backend *backend, unsigned queue, const struc
 	return n < 0 ? -errno : n;
 }
 
+static int tap_open_batches(struct net_backend *backend)
+{
+	struct tap *tap = to_tap(backend);
+
+	for (unsigned i = 0; i < backend->queues; i++) {
+		tap->queues[i].uring = tap_uring_open(tap->queues[i].fd);
+		if (!tap->queues[i].uring)
+			return -errno;
+	}
+	return 0;
+}
+
+static void tap_send_batch(struct net_backend *backend, unsigned queue, struct net_frame *frames,
+			   unsigned count)
+{
+	tap_uring_send(to_tap(backend)->queues[queue].uring, frames, count);
+	/* For the sake of a wrong hint. Late, but better than lost. */
+	for (unsigned i = 0; i < count; i++)
+		if (frames[i].sent == -EINVAL)
+			frames[i].sent = tap_send(backend, queue, frames[i].iov, frames[i].count);
+}
+
 static const struct net_backend_ops tap_ops = {
 	.close = tap_close,
 	.set_offloads = tap_set_offloads,
@@ -201,6 +226,8 @@ static const struct net_backend_ops tap_ops = {
 	.fd = tap_fd,
 	.recv = tap_recv,
 	.send = tap_send,
+	.open_batches = tap_open_batches,
+	.send_batch = tap_send_batch,
 };
 
 /*

@@ -14,6 +14,7 @@ struct steer;
 struct tap_queue {
 	int fd;
 	bool attached;
+	struct tap_uring *uring; /* NULL: frames are sent one by one */
 };
 
 struct tap {

@@ -418,6 +418,27 @@ static int make_pairs(struct virtio_net *net)
 	return 0;
 }
 
+/* NET_IO_AUTO does without where it has to. */
+static int open_batches(struct virtio_net *net)
+{
+	const struct net_backend_ops *ops = net->backend->ops;
+	int err;
+
+	if (net->tuning.io == NET_IO_SYSCALL)
+		return 0;
+	err = ops->open_batches ? ops->open_batches(net->backend) : -EOPNOTSUPP;
+	if (err && net->tuning.io == NET_IO_AUTO)
+		return 0;
+	for (unsigned i = 0; !err && i < net->pair_count; i++)
+		err = net_pair_use_batches(net->pairs[i]);
+	if (err)
+		log_error("--net io=uring: %s cannot be written to through io_uring: %s; it takes "
+			  "Linux 6.4, and io_uring not being disabled (sysctl "
+			  "kernel.io_uring_disabled); io=auto does without where it has to",
+			  net->backend->name, strerror(-err));
+	return err;
+}
+
 int virtio_net_init(struct virtio_net *net, const struct virtio_net_options *options,
 		    struct net_backend *backend, const struct mem *mem)
 {
@@ -446,7 +467,8 @@ int virtio_net_init(struct virtio_net *net, const struct virtio_net_options *opt
 		log_error("%s: %s", options->name, strerror(-err));
 		return err;
 	}
-	return offer_features(net, options);
+	err = open_batches(net);
+	return err ? err : offer_features(net, options);
 }
 
 void virtio_net_fini(struct virtio_net *net)
@@ -456,8 +478,11 @@ void virtio_net_fini(struct virtio_net *net)
 	virtio_device_fini(&net->device);
 	pthread_mutex_destroy(&net->config_lock);
 	net->backend = NULL;
-	for (unsigned i = 0; net->pairs && i < net->pair_count; i++)
+	for (unsigned i = 0; net->pairs && i < net->pair_count; i++) {
+		if (net->pairs[i])
+			net_pair_fini(net->pairs[i]);
 		free(net->pairs[i]);
+	}
 	free(net->pairs);
 	free(net->workers);
 	net->pairs = NULL;

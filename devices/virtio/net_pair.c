@@ -71,6 +71,18 @@ void net_pair_init(struct net_pair *pair, struct virtio_device *device, struct n
 	pair->rx.wire.fd = backend->ops->fd(backend, index);
 }
 
+int net_pair_use_batches(struct net_pair *pair)
+{
+	pair->batch = net_batch_new();
+	return pair->batch ? 0 : -ENOMEM;
+}
+
+void net_pair_fini(struct net_pair *pair)
+{
+	net_batch_free(pair->batch);
+	pair->batch = NULL;
+}
+
 static int start_queue(struct net_queue *q, const struct mitigate_config *policy)
 {
 	q->policy = *policy;

@@ -29,6 +29,24 @@ void net_queue_update_wire(struct net_queue *q);
 bool net_queue_transmit(struct net_queue *tx);
 bool net_queue_receive(struct net_queue *rx);
 
+/* Whether a popped TX chain is to be sent: 0, or a -errno for net_transmit_account(). */
+ssize_t net_transmit_check(const struct net_queue *tx, const struct vq_chain *chain);
+
+/*
+ * Uses a chain that was sent, or dropped: `sent` is what send() said. False when it has to wait,
+ * and all after it: it is the caller's to unpop, and the queue is blocked.
+ */
+bool net_transmit_account(struct net_queue *tx, const struct vq_chain *chain, ssize_t sent);
+
+/* For pairs that send by batches. NULL without memory. */
+struct net_batch *net_batch_new(void);
+void net_batch_free(struct net_batch *batch);
+
+/*
+ * A budget's worth of TX; how many chains it used goes to `*packets`. As vq_pop() for the last one.
+ */
+int net_batch_transmit(struct net_queue *tx, unsigned *packets);
+
 /* Tells the policy what happened, and does as it says, but for moving frames and spinning. */
 void net_queue_ask(struct net_queue *q, enum mitigate_event event, bool preempted);
 

@@ -81,6 +81,7 @@ struct net_mode {
 
 struct net_pair;
 struct net_worker;
+struct net_batch;
 
 /*
  * One direction of a pair: a ring, and the back end's queue in that direction. One worker's alone.
@@ -140,6 +141,7 @@ struct net_pair {
 	/* TX's worker's. */
 	int room_fd;			  /* the back end's fd again, to wait for room to send */
 	struct iovec iov[NET_MAX_PIECES]; /* of the chain at hand */
+	struct net_batch *batch;	  /* NULL: frames are sent one by one */
 };
 
 /*
@@ -159,6 +161,12 @@ void net_pair_init(struct net_pair *pair, struct virtio_device *device, struct n
 int net_pair_start(struct net_pair *pair, const struct net_mode *mode,
 		   const struct mitigate_config *policy, const struct net_filter *filter,
 		   const struct net_rss *rss);
+
+/* Before it starts: sends by batches from now on, which the back end is ready for. 0 or -ENOMEM. */
+int net_pair_use_batches(struct net_pair *pair);
+
+/* Gives back what that took. */
+void net_pair_fini(struct net_pair *pair);
 
 /* After both workers are closed. Fine on one that did not start. */
 void net_pair_stop(struct net_pair *pair);

@@ -17,34 +17,7 @@
  */
 #define FULL(size) ((size) - (size) / 8u)
 
-/* Sends one chain. False when the back end is full and the chain has to wait. */
-static bool send_chain(struct net_queue *tx, const struct vq_chain *chain)
-{
-	struct net_pair *pair = tx->pair;
-	ssize_t sent = -EBADFD;
-
-	if (chain->readable_bytes < pair->mode.header + NET_MIN_FRAME) {
-		net_queue_drop(tx, NET_DROP_SHORT);
-		return true;
-	}
-	if (tx->attached && !atomic_load_explicit(&pair->is_gone, memory_order_relaxed))
-		sent = pair->backend->ops->send(pair->backend, pair->index, chain->iov,
-						chain->readable);
-	if (sent == -EAGAIN)
-		return false;
-	if (sent >= 0) {
-		net_queue_count(tx, chain->readable_bytes);
-		return true;
-	}
-	/* EINVAL: the header makes no sense for this frame. */
-	if (sent == -EINVAL)
-		net_queue_drop(tx, NET_DROP_MALFORMED);
-	else
-		net_queue_drop(tx, sent == -EBADFD ? NET_DROP_GONE : NET_DROP_REFUSED);
-	if (tx->attached)
-		net_queue_wire_failed(tx, "sending to", (int)-sent);
-	return true;
-}
+#define TOO_SHORT (-ENODATA)
 
 static void wait_for_room(struct net_queue *tx)
 {
@@ -53,34 +26,93 @@ static void wait_for_room(struct net_queue *tx)
 	net_queue_update_wire(tx);
 }
 
-bool net_queue_transmit(struct net_queue *tx)
+ssize_t net_transmit_check(const struct net_queue *tx, const struct vq_chain *chain)
 {
-	struct net_pair *pair = tx->pair;
+	const struct net_pair *pair = tx->pair;
+
+	if (chain->readable_bytes < pair->mode.header + NET_MIN_FRAME)
+		return TOO_SHORT;
+	if (!tx->attached || atomic_load_explicit(&pair->is_gone, memory_order_relaxed))
+		return -EBADFD;
+	return 0;
+}
+
+static void drop(struct net_queue *tx, int err)
+{
+	if (err == TOO_SHORT) {
+		net_queue_drop(tx, NET_DROP_SHORT);
+		return;
+	}
+	/* EINVAL: the header makes no sense for this frame. */
+	if (err == -EINVAL)
+		net_queue_drop(tx, NET_DROP_MALFORMED);
+	else
+		net_queue_drop(tx, err == -EBADFD ? NET_DROP_GONE : NET_DROP_REFUSED);
+	if (tx->attached)
+		net_queue_wire_failed(tx, "sending to", -err);
+}
+
+bool net_transmit_account(struct net_queue *tx, const struct vq_chain *chain, ssize_t sent)
+{
+	if (sent == -EAGAIN) {
+		wait_for_room(tx);
+		return false;
+	}
+	if (sent >= 0)
+		net_queue_count(tx, chain->readable_bytes);
+	else
+		drop(tx, (int)sent);
+	/* The device writes nothing to a TX buffer (5.1.6.2). */
+	vq_push(&tx->queue->vq, chain, 0);
+	net_queue_used(tx);
+	return true;
+}
+
+static ssize_t send_chain(const struct net_queue *tx, const struct vq_chain *chain)
+{
+	struct net_backend *backend = tx->pair->backend;
+	ssize_t err = net_transmit_check(tx, chain);
+
+	return err ? err
+		   : backend->ops->send(backend, tx->pair->index, chain->iov, chain->readable);
+}
+
+/* A budget's worth, one by one. As vq_pop() for the last. */
+static int transmit(struct net_queue *tx, unsigned *packets)
+{
+	struct vq_chain chain = { .iov = tx->pair->iov, .room = NET_MAX_PIECES };
 	struct virtqueue *vq = &tx->queue->vq;
-	struct vq_chain chain = { .iov = pair->iov, .room = NET_MAX_PIECES };
-	unsigned packets = 0;
 	uint64_t bytes = 0;
 	int popped = 1;
 
-	if (vq_holds(vq, FULL(vq->size)))
-		net_count(&tx->counters.ring_full, 1);
-	while (packets < tx->budget_packets && bytes < tx->budget_bytes) {
+	while (*packets < tx->budget_packets && bytes < tx->budget_bytes) {
+		ssize_t sent;
+
 		popped = vq_pop(vq, &chain);
 		if (popped <= 0)
 			break;
-		if (!send_chain(tx, &chain)) {
+		sent = send_chain(tx, &chain);
+		if (!*packets)
+			net_queue_first(tx);
+		if (!net_transmit_account(tx, &chain, sent)) {
 			vq_unpop(vq, &chain);
-			wait_for_room(tx);
 			break;
 		}
-		if (!packets)
-			net_queue_first(tx);
-		/* The device writes nothing to a TX buffer (5.1.6.2). */
-		vq_push(vq, &chain, 0);
-		net_queue_used(tx);
-		packets++;
+		++*packets;
 		bytes += chain.readable_bytes;
 	}
+	return popped;
+}
+
+bool net_queue_transmit(struct net_queue *tx)
+{
+	struct virtqueue *vq = &tx->queue->vq;
+	unsigned packets = 0;
+	int popped;
+
+	if (vq_holds(vq, FULL(vq->size)))
+		net_count(&tx->counters.ring_full, 1);
+	popped = tx->pair->batch ? net_batch_transmit(tx, &packets) : transmit(tx, &packets);
 	net_queue_finish_batch(tx, packets);
 	/* A kick for nothing. */
 	if (!packets && !tx->blocked)

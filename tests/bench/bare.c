@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is to be compared with: a thread that calls writev or readv for each frame of a burst, with the same
- * buffers, and does nothing else. It is woken, and tells that it is through, by eventfds, as the device is and
- * does.
+ * What is to be compared with: a thread that calls writev or readv for each frame of a burst, with
+ * the same buffers, and does nothing else. It is woken, and tells that it is through, by eventfds,
+ * as the device is and does.
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The device as a machine has it, on a PCI bus behind its transport, and the driver of tests/driver. A burst
- * is filled into the rings while the workers sleep, and the driver sleeps while they work: how fast it is
- * does not matter. One kick starts a burst, and one interrupt ends it, for its last frame.
+ * The device as a machine has it, on a PCI bus behind its transport, and the driver of
+ * tests/driver. A burst is filled into the rings while the workers sleep, and the driver sleeps
+ * while they work: how fast it is does not matter. One kick starts a burst, and one interrupt ends
+ * it, for its last frame.
  */
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>
@@ -116,8 +117,8 @@ static void sleep_until_interrupt(struct device *d, unsigned queue)
 }
 
 /*
- * Takes `count` used chains; returns the bytes written to them. Asleep until the interrupt that was asked for,
- * and in the rare case that this is not all until there is more.
+ * Takes `count` used chains; returns the bytes written to them. Asleep until the interrupt that was
+ * asked for, and in the rare case that this is not all until there is more.
  */
 static uint64_t take(struct device *d, unsigned queue, unsigned count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Threads are found in /proc and not asked for: the bench knows nothing of how the device arranges its
- * workers.
+ * Threads are found in /proc and not asked for: the bench knows nothing of how the device arranges
+ * its workers.
  */
 #include "tests/bench/meter.h"
 

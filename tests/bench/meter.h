@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the bench measures with: the time stamp counter, the CPU time of threads, and the instructions
- * that they retired, where the machine counts them.
+ * What the bench measures with: the time stamp counter, the CPU time of threads, and the
+ * instructions that they retired, where the machine counts them.
  */
 #ifndef WHELP_BENCH_METER_H
 #define WHELP_BENCH_METER_H
@@ -47,10 +47,16 @@ struct meter_threads {
 void meter_mark(struct meter_threads *threads);
 void meter_find(struct meter_threads *threads);
 
-/* Puts thread `id` (0: the caller) on the `nth` of the allowed CPUs, which are gone through in turn. */
+/*
+ * Puts thread `id` (0: the caller) on the `nth` of the allowed CPUs, which are gone through in
+ * turn.
+ */
 void meter_pin(pid_t id, const cpu_set_t *allowed, unsigned nth);
 
-/* Their CPU time so far, in ns; and what they retired since meter_count_start(), 0 if that is unknown. */
+/*
+ * Their CPU time so far, in ns; and what they retired since meter_count_start(), 0 if that is
+ * unknown.
+ */
 uint64_t meter_cpu(const struct meter_threads *threads);
 void meter_count_start(struct meter_threads *threads);
 uint64_t meter_count(const struct meter_threads *threads);

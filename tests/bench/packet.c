@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * IPv4 and TCP, addressed to another host's MAC address: a Linux tap's host drops that as the first thing that
- * IP does, whatever addresses, routes or filters there are. Frames beyond 1,514 bytes are TCP to be
- * segmented, their checksum to be filled in; the stack drops them in one piece.
+ * IPv4 and TCP, addressed to another host's MAC address: a Linux tap's host drops that as the first
+ * thing that IP does, whatever addresses, routes or filters there are. Frames beyond 1,514 bytes
+ * are TCP to be segmented, their checksum to be filled in; the stack drops them in one piece.
  */
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>

@@ -2,14 +2,15 @@
 /*
  * One run of bench-ring: how long the device's workers, or a bare loop, take for a frame.
  *
- * Frames are moved in bursts. A burst is laid out beforehand, in rings and on the wire, while those who are to
- * move it sleep; then they are woken, and what laid it out sleeps. Three things are measured:
- * - the time from the first frame's passing the back end to the last one's, by the time stamp counter: the
- *   frame's cost while there is enough to do. Waking up is not in it.
- * - the CPU time of the threads that move frames, over the whole run: with waking up and going to sleep,
- *   once a burst, and with what the kernel does on their account.
- * - the instructions of these threads, where the machine counts them.
- * With several pairs a burst counts only if the pairs were busy at the same time, for the most part.
+ * Frames are moved in bursts. A burst is laid out beforehand, in rings and on the wire, while those
+ * who are to move it sleep; then they are woken, and what laid it out sleeps. Three things are
+ * measured:
+ * - the time from the first frame's passing the back end to the last one's, by the time stamp
+ *   counter: the frame's cost while there is enough to do. Waking up is not in it.
+ * - the CPU time of the threads that move frames, over the whole run: with waking up and going to
+ *   sleep, once a burst, and with what the kernel does on their account.
+ * - the instructions of these threads, where the machine counts them. With several pairs a burst
+ *   counts only if the pairs were busy at the same time, for the most part.
  *
  * Prints one line of JSON.
  */

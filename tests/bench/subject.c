@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A burst that takes a system call for each frame is kept shorter than what is left of a time slice, mostly, on a
- * machine that has other things to do, too.
+ * A burst that takes a system call for each frame is kept shorter than what is left of a time
+ * slice, mostly, on a machine that has other things to do, too.
  *
- * Buffers are as Linux's driver has them. Sending: a frame of up to 1,514 bytes is in one piece with its
- * header; a larger one has its headers in one piece and the rest in pages. Receiving: mergeable buffers of
- * 1,536 bytes, and pages for large frames.
+ * Buffers are as Linux's driver has them. Sending: a frame of up to 1,514 bytes is in one piece
+ * with its header; a larger one has its headers in one piece and the rest in pages. Receiving:
+ * mergeable buffers of 1,536 bytes, and pages for large frames.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is measured: the device with its workers, or the bare loop with a thread for each pair. Both move
- * bursts between the same memory and the same wire, on threads of their own; the calls come from one more
- * thread for each pair.
+ * What is measured: the device with its workers, or the bare loop with a thread for each pair. Both
+ * move bursts between the same memory and the same wire, on threads of their own; the calls come
+ * from one more thread for each pair.
  */
 #ifndef WHELP_BENCH_SUBJECT_H
 #define WHELP_BENCH_SUBJECT_H
@@ -20,7 +20,10 @@ struct subject_ops {
 	void (*prepare)(struct subject *subject, unsigned pair);
 	/* Lets the thread at it. */
 	void (*go)(struct subject *subject, unsigned pair);
-	/* Sleeps until it is through; ends the program if it is not, in time, or if it is not all right. */
+	/*
+	 * Sleeps until it is through; ends the program if it is not, in time, or if it is not all
+	 * right.
+	 */
 	void (*wait)(struct subject *subject, unsigned pair);
 };
 
@@ -37,7 +40,9 @@ struct subject {
 	uint32_t stride;		  /* from one to the next */
 };
 
-/* Chooses the burst and lays out its buffers, filled with packets to be sent. The board is there. */
+/*
+ * Chooses the burst and lays out its buffers, filled with packets to be sent. The board is there.
+ */
 void subject_init(struct subject *subject, const struct bench *bench, struct wire *wire);
 
 /* Buffer `nth` of a pair's frame `frame`: its address, and bytes in `*len`. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Put before every file of a program whose device does not count, so that bench-ring can tell what counting
- * costs. The counters stay, at 0.
+ * Put before every file of a program whose device does not count, so that bench-ring can tell what
+ * counting costs. The counters stay, at 0.
  */
 #ifndef WHELP_BENCH_UNCOUNTED_H
 #define WHELP_BENCH_UNCOUNTED_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The back end "null" makes a frame by writing its headers into the first buffers and saying how long it
- * is, and drops one by doing nothing: what is left is the device's own work. Frames are never short there,
- * hence the device stops when it is out of buffers.
+ * The back end "null" makes a frame by writing its headers into the first buffers and saying how
+ * long it is, and drops one by doing nothing: what is left is the device's own work. Frames are
+ * never short there, hence the device stops when it is out of buffers.
  */
 #include "tests/bench/wire.h"
 

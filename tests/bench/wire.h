@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The back end of the device that is measured, and what is behind it: frames that wait to be received are
- * put there before a burst, sent ones are thrown away after it. In between it notes when the first and the
- * last frame of the burst passed.
+ * The back end of the device that is measured, and what is behind it: frames that wait to be
+ * received are put there before a burst, sent ones are thrown away after it. In between it notes
+ * when the first and the last frame of the burst passed.
  */
 #ifndef WHELP_BENCH_WIRE_H
 #define WHELP_BENCH_WIRE_H
@@ -48,7 +48,9 @@ struct wire {
 	char tap[16];
 };
 
-/* Opens all of it, or ends the program; the tap with the reason why there is none, if that is so. */
+/*
+ * Opens all of it, or ends the program; the tap with the reason why there is none, if that is so.
+ */
 void wire_open(struct wire *wire, const struct bench *bench);
 
 /* For the bare loop: everything that the device would have done to the back end. */

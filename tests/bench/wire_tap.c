@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Frames to be received come by a packet socket, past the queueing discipline, and wait in the tap's queue,
- * which is made long enough. The tap spreads flows over its queues by a hash with a random key: for each queue
- * a flow is found by trying.
+ * Frames to be received come by a packet socket, past the queueing discipline, and wait in the
+ * tap's queue, which is made long enough. The tap spreads flows over its queues by a hash with a
+ * random key: for each queue a flow is found by trying.
  */
 #include <errno.h>
 #include <fcntl.h>

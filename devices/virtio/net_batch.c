@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * TX by batches: all chains that the budget allows are popped first, then sent at once where that
+ * pays, and then used in their order. Chains that a full back end did not take go back, the last
+ * one first.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "devices/virtio/net_pair.h"
+#include "vmm/util.h"
+
+/* From so many on, one io_uring submission is cheaper than a system call a frame. */
+#define WORTH_IT 8u
+
+struct net_batch {
+	struct vq_chain chains[NET_MAX_BATCH];
+	ssize_t results[NET_MAX_BATCH];
+	struct net_frame frames[NET_MAX_BATCH];
+	unsigned count;
+	unsigned pieces;
+	/* A chain may have as many as the first half, whatever came before it. */
+	struct iovec iov[2 * NET_MAX_PIECES];
+};
+
+struct net_batch *net_batch_new(void)
+{
+	return calloc(1, sizeof(struct net_batch));
+}
+
+void net_batch_free(struct net_batch *batch)
+{
+	free(batch);
+}
+
+/* As vq_pop() for the last of them. */
+static int gather(struct net_queue *tx, struct net_batch *b)
+{
+	unsigned most = MIN(tx->budget_packets, NET_MAX_BATCH);
+	uint64_t bytes = 0;
+	int popped = 1;
+
+	b->count = b->pieces = 0;
+	while (b->count < most && bytes < tx->budget_bytes && b->pieces <= NET_MAX_PIECES) {
+		struct vq_chain *chain = &b->chains[b->count];
+
+		*chain = (struct vq_chain){ .iov = &b->iov[b->pieces], .room = NET_MAX_PIECES };
+		popped = vq_pop(&tx->queue->vq, chain);
+		if (popped <= 0)
+			break;
+		b->pieces += chain->readable + chain->writable;
+		bytes += chain->readable_bytes;
+		b->count++;
+	}
+	return popped;
+}
+
+/* Sends all that are frames, at once if that pays. */
+static void send_frames(const struct net_queue *tx, struct net_frame *frames, unsigned count)
+{
+	struct net_backend *backend = tx->pair->backend;
+	const struct net_backend_ops *ops = backend->ops;
+	unsigned index = tx->pair->index;
+
+	if (count && (count >= WORTH_IT || tx->pair->tuning->io == NET_IO_URING)) {
+		ops->send_batch(backend, index, frames, count);
+		return;
+	}
+	for (unsigned i = 0; i < count; i++) {
+		struct net_frame *frame = &frames[i];
+
+		/* After one that has to wait, all have to. */
+		frame->sent = i && frames[i - 1].sent == -EAGAIN
+				      ? -EAGAIN
+				      : ops->send(backend, index, frame->iov, frame->count);
+	}
+}
+
+static void send_all(struct net_queue *tx, struct net_batch *b)
+{
+	unsigned origin[NET_MAX_BATCH], count = 0;
+
+	for (unsigned i = 0; i < b->count; i++) {
+		const struct vq_chain *chain = &b->chains[i];
+
+		b->results[i] = net_transmit_check(tx, chain);
+		if (b->results[i])
+			continue;
+		origin[count] = i;
+		b->frames[count++] = (struct net_frame){ chain->iov, chain->readable, 0 };
+	}
+	send_frames(tx, b->frames, count);
+	for (unsigned i = 0; i < count; i++)
+		b->results[origin[i]] = b->frames[i].sent;
+}
+
+int net_batch_transmit(struct net_queue *tx, unsigned *packets)
+{
+	struct net_batch *b = tx->pair->batch;
+	int popped = gather(tx, b);
+	unsigned i;
+
+	if (b->count)
+		net_queue_first(tx);
+	send_all(tx, b);
+	for (i = 0; i < b->count; i++)
+		if (!net_transmit_account(tx, &b->chains[i], b->results[i]))
+			break;
+	*packets = i;
+	for (unsigned back = b->count; back > i; back--)
+		vq_unpop(&tx->queue->vq, &b->chains[back - 1]);
+	return popped;
+}
