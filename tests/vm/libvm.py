@@ -56,6 +56,11 @@ def image(name, *options):
     return str(path)
 
 
+def environment(directory):
+    """A whelp's: machines of other tests, which may have the same names, are not to be found."""
+    return {**os.environ, 'PATH': PATH, 'WHELP_RUNTIME_DIR': f'{directory}/run'}
+
+
 class Host:
     """A network namespace that plays the host."""
 
@@ -172,7 +177,7 @@ class Whelp:
             popen.setdefault('preexec_fn', lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0))
         with open(self.log, 'wb') as log, open(self.error_log, 'wb') as errors:
             self.process = subprocess.Popen(argv, stdin=stdin, stdout=log if stdout is None else stdout,
-                                            stderr=errors, **{'env': {**os.environ, 'PATH': PATH}, **popen})
+                                            stderr=errors, **{'env': environment(directory), **popen})
         if terminal:
             os.close(slave)
         machines.append(self)
@@ -329,14 +334,15 @@ class Whelp:
 def as_user(user, public):
     """The start of a command line: runs the rest as a user, with KVM and tun devices that everybody may use.
 
-    Their nodes are made in the directory `public`, and seen by that process alone.
+    Their nodes are made in the directory `public`, and seen by that process alone, and so is its runtime directory.
     """
     script = ' && '.join(
         [f'{{ [ -e {public}/{name} ] || mknod -m 666 {public}/{name} c 10 {minor}; }} && '
          f'mount --bind {public}/{name} {device}'
          for name, minor, device in (('kvm', 232, '/dev/kvm'), ('tun', 200, '/dev/net/tun'))])
-    return ['unshare', '-m', 'sh', '-c', script + ' && exec "$@"', 'sh', 'setpriv', f'--reuid={user}',
-            f'--regid={user}', '--clear-groups']
+    run = f'install -d -m 700 -o {user} -g {user} {public}/run && WHELP_RUNTIME_DIR={public}/run exec "$@"'
+    return ['unshare', '-m', 'sh', '-c', f'{script} && {run}', 'sh', 'setpriv', f'--reuid={user}', f'--regid={user}',
+            '--clear-groups']
 
 
 def run(*arguments, timeout=60, **options):
@@ -344,6 +350,11 @@ def run(*arguments, timeout=60, **options):
     return subprocess.run([WHELP, *map(str, arguments)], **{
         'stdin': subprocess.DEVNULL, 'capture_output': True, 'text': True, 'timeout': timeout, 'check': False,
         **options})
+
+
+def stat(directory, *arguments, **options):
+    """`whelp stat` of the machines of a directory; its CompletedProcess."""
+    return run('stat', *arguments, env=environment(directory), **options)
 
 
 def one_line(result, status, *words):
