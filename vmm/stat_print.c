@@ -3,9 +3,9 @@
  * Tables from the JSON of machine_stats.h. They are made from what is there: a machine may run an
  * older or newer whelp than this one.
  */
-#include <inttypes.h>
-#include <string.h>
+#include <stdbool.h>
 
+#include "vmm/histogram.h"
 #include "vmm/stat.h"
 #include "vmm/util.h"
 
@@ -81,16 +81,91 @@ static void print_queue(FILE *out, const char *name, const struct looks *queue)
 		growth(queue, "waits"));
 }
 
+static const char *const directions[] = { "rx", "tx" };
+
 static void print_directions(FILE *out, const char *prefix, const struct looks *looks)
 {
-	static const char *const directions[] = { "rx", "tx" };
-
 	for (unsigned i = 0; i < ARRAY_SIZE(directions); i++) {
 		struct looks queue = member(looks, directions[i]);
 		char name[32];
 
 		snprintf(name, sizeof(name), "%.20s %s", prefix, directions[i]);
 		print_queue(out, name, &queue);
+	}
+}
+
+/* Adds one look's buckets, or takes them away again. */
+static void add_buckets(struct histogram *h, const json_t *object, bool away)
+{
+	const json_t *buckets = json_object_get(object, "buckets"), *bucket;
+	size_t i;
+
+	json_array_foreach(buckets, i, bucket) {
+		uint64_t low = (uint64_t)json_integer_value(json_array_get(bucket, 0));
+		uint64_t count = (uint64_t)json_integer_value(json_array_get(bucket, 1));
+		uint64_t *sum = &h->buckets[histogram_bucket(low)];
+
+		*sum = !away ? *sum + count : *sum - MIN(count, *sum);
+	}
+}
+
+/* What came in between. */
+static struct histogram histogram(const struct looks *looks, const char *name)
+{
+	struct histogram h = { 0 };
+
+	add_buckets(&h, json_object_get(looks->now, name), false);
+	add_buckets(&h, json_object_get(looks->before, name), true);
+	return h;
+}
+
+static void print_percentiles(FILE *out, const struct looks *queue, const char *name, double unit)
+{
+	const struct histogram h = histogram(queue, name);
+
+	if (histogram_count(&h))
+		fprintf(out, " %8.1f %8.1f", histogram_percentile(&h, 50) / unit,
+			histogram_percentile(&h, 99) / unit);
+	else
+		fprintf(out, " %8s %8s", "-", "-");
+}
+
+/* How it went: sizes and times as "half are below" and "99 of 100 are below". */
+static void print_details(FILE *out, const struct looks *nic)
+{
+	fprintf(out, "%-17s %17s %17s %17s %9s %15s %15s\n", "", "batch: half 99%",
+		"kick to tap, us", "tap to used, us", "ring full", "timers (empty)",
+		"polls (missed)");
+	for (unsigned i = 0; i < ARRAY_SIZE(directions); i++) {
+		struct looks queue = member(nic, directions[i]);
+		double timers = growth(&queue, "timers_empty");
+		double polls = growth(&queue, "polls_missed");
+		char text[2][32];
+
+		snprintf(text[0], sizeof(text[0]), "%.0f (%.0f)",
+			 timers + growth(&queue, "timers_useful"), timers);
+		snprintf(text[1], sizeof(text[1]), "%.0f (%.0f)",
+			 polls + growth(&queue, "polls_hit"), polls);
+		fprintf(out, " %-16s", directions[i]);
+		print_percentiles(out, &queue, "batch_sizes", 1);
+		print_percentiles(out, &queue, "kick_to_tap", 1000);
+		print_percentiles(out, &queue, "tap_to_used", 1000);
+		fprintf(out, " %9.0f %15s %15s\n", growth(&queue, "ring_full"), text[0], text[1]);
+	}
+}
+
+/* By cause; nothing is said of what did not happen. */
+static void print_drops(FILE *out, const struct looks *nic)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(directions); i++) {
+		struct looks queue = member(nic, directions[i]), drops = member(&queue, "drops");
+		const char *cause;
+		json_t *value;
+
+		json_object_foreach((json_t *)drops.now, cause, value)
+			if (growth(&drops, cause))
+				fprintf(out, " %s dropped: %s %.0f\n", directions[i], cause,
+					growth(&drops, cause));
 	}
 }
 
@@ -109,6 +184,8 @@ static void print_nic(FILE *out, const struct looks *nic)
 		snprintf(name, sizeof(name), "  pair %zu", i);
 		print_directions(out, name, &pair);
 	}
+	print_details(out, nic);
+	print_drops(out, nic);
 }
 
 /* ---- CPUs ---- */

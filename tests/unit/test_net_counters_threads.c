@@ -281,7 +281,7 @@ static json_int_t number(const json_t *object, const char *name)
 static void test_json(void **state)
 {
 	struct nic *nic = *state;
-	json_t *root, *tx, *sizes, *bucket;
+	json_t *root, *tx, *sizes, *bucket, *pair;
 
 	nic->net.tuning.mitigation = MITIGATE_OFF;
 	nic_up(nic, &plain);
@@ -308,8 +308,8 @@ static void test_json(void **state)
 	assert_int_equal(json_integer_value(json_array_get(bucket, 1)), 1);
 	assert_true(json_number_value(json_object_get(sizes, "p99")) >= 8);
 	/* Its only pair has the same. */
-	assert_true(json_equal(tx, json_object_get(json_array_get(json_object_get(root, "pairs"), 0),
-						   "tx")));
+	pair = json_array_get(json_object_get(root, "pairs"), 0);
+	assert_true(json_equal(tx, json_object_get(pair, "tx")));
 	json_decref(root);
 }
 

@@ -112,6 +112,30 @@ static void test_started_anew(void **state)
 	       "devices: none\n");
 }
 
+#define HISTOGRAM(name, buckets) "\"" name "\": {\"buckets\": [" buckets "]}"
+
+static const char few[] = "{\"boots\": 1, \"nics\": [{\"tx\": {"
+	HISTOGRAM("batch_sizes", "[1, 10], [32, 2]") ","
+	HISTOGRAM("kick_to_tap", "[1024, 100]") ","
+	"\"ring_full\": 1, \"timers_useful\": 2, \"timers_empty\": 3, \"polls_hit\": 4,"
+	"\"polls_missed\": 5, \"drops\": {\"gone\": 7, \"too_short\": 0}}}]}";
+
+static const char more[] = "{\"boots\": 1, \"nics\": [{\"tx\": {"
+	HISTOGRAM("batch_sizes", "[1, 10], [32, 2], [64, 90]") ","
+	HISTOGRAM("kick_to_tap", "[1024, 100]") ","
+	"\"ring_full\": 10, \"timers_useful\": 20, \"timers_empty\": 30, \"polls_hit\": 40,"
+	"\"polls_missed\": 50, \"drops\": {\"gone\": 7, \"too_short\": 2}}}]}";
+
+/* Of the time in between alone, as far as buckets tell. */
+static void test_histograms(void **state)
+{
+	(void)state;
+	EXPECT(print(few, NULL, 0), "\n rx - - - - - - 0 0 (0) 0 (0)\n",
+	       "\n tx 1.0 61.1 1.5 2.0 - - 1 5 (3) 9 (5)\n", "\n tx dropped: gone 7\n");
+	EXPECT(print(more, few, 1), "\n tx 95.5 126.4 - - - - 9 45 (27) 81 (45)\n",
+	       "\n tx dropped: too_short 2\n");
+}
+
 static void test_pairs(void **state)
 {
 	char *text = print(early, NULL, 0);
@@ -131,6 +155,9 @@ static void test_odd_objects(void **state)
 		"{\"machine\": 3, \"nics\": {}, \"cpus\": 1}",
 		"{\"nics\": [[], null, 3, {\"pairs\": [1, 2]}], \"cpus\": [[], {\"exits\": []}]}",
 		"{\"cpus\": [{\"exits\": {\"a\": {}, \"b\": \"c\"}, \"kvm\": []}]}",
+		"{\"nics\": [{\"rx\": {\"drops\": [1],"
+		"             \"batch_sizes\": {\"buckets\": [1, [], [-1, -1]]},"
+		"             \"kick_to_tap\": {\"buckets\": {}}}}]}",
 	};
 
 	(void)state;
@@ -165,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_totals),
 		cmocka_unit_test(test_rates),
 		cmocka_unit_test(test_started_anew),
+		cmocka_unit_test(test_histograms),
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_odd_objects),
 		cmocka_unit_test(test_rows),
