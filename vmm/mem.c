@@ -94,6 +94,15 @@ void *mem_ptr(const struct mem *mem, uint64_t gpa, uint64_t len)
 	return r->host + (gpa - r->gpa);
 }
 
+void *mem_ptr_far(const struct mem *mem, const struct mem_region **near, uint64_t gpa, uint64_t len)
+{
+	const struct mem_region *r = find_region(mem, gpa);
+
+	if (r)
+		*near = r;
+	return mem_ptr(mem, gpa, len);
+}
+
 int mem_iov(const struct mem *mem, uint64_t gpa, uint64_t len, struct iovec *iov, unsigned max)
 {
 	unsigned count = 0;

@@ -59,37 +59,19 @@ int vq_kill(struct virtqueue *vq, const char *why)
 	return -EPROTO;
 }
 
-void vq_start_chain(struct vq_chain *chain)
-{
-	chain->readable = chain->writable = 0;
-	chain->readable_bytes = chain->writable_bytes = 0;
-	chain->slots = chain->descriptors = 0;
-}
-
-int vq_add_buffer(struct virtqueue *vq, struct vq_chain *chain, const struct vq_descriptor *d)
+int vq_add_pieces(struct virtqueue *vq, struct vq_chain *chain, uint64_t addr, uint32_t len)
 {
 	unsigned used = chain->readable + chain->writable;
-	bool writable = d->flags & VRING_DESC_F_WRITE;
-	int pieces;
+	int pieces = mem_iov(vq->mem, addr, len, &chain->iov[used], chain->room - used);
 
-	if (!writable && chain->writable)
-		return vq_kill(vq, "a readable descriptor follows a writable one");
-	pieces = mem_iov(vq->mem, d->addr, d->len, &chain->iov[used], chain->room - used);
 	if (pieces == -E2BIG)
 		return vq_kill(vq, "a chain has more pieces than the device takes");
 	if (pieces < 0)
 		return vq_kill(vq, "a buffer is empty or outside of guest memory");
-	if (writable) {
-		chain->writable += (unsigned)pieces;
-		chain->writable_bytes += d->len;
-	} else {
-		chain->readable += (unsigned)pieces;
-		chain->readable_bytes += d->len;
-	}
-	return 0;
+	return pieces;
 }
 
-const void *vq_indirect_table(struct virtqueue *vq, const struct vq_descriptor *d)
+const void *vq_indirect_table(struct virtqueue *vq, struct vq_descriptor d)
 {
 	const size_t element = 16; /* in both formats */
 	const void *table;
@@ -98,16 +80,16 @@ const void *vq_indirect_table(struct virtqueue *vq, const struct vq_descriptor *
 		vq_kill(vq, "an indirect descriptor, which was not negotiated");
 		return NULL;
 	}
-	if (!d->len || d->len % element || d->len / element > vq->size) {
+	if (!d.len || d.len % element || d.len / element > vq->size) {
 		vq_kill(vq, "an indirect table's length is 0, odd, or more than the queue's");
 		return NULL;
 	}
 	/* No alignment is demanded of it, but every allocator gives that of the widest field. */
-	if (d->addr % sizeof(uint64_t)) {
+	if (d.addr % sizeof(uint64_t)) {
 		vq_kill(vq, "an indirect table is misaligned");
 		return NULL;
 	}
-	table = mem_ptr(vq->mem, d->addr, d->len);
+	table = mem_ptr(vq->mem, d.addr, d.len);
 	if (!table)
 		vq_kill(vq, "an indirect table is outside of guest memory");
 	return table;
@@ -118,6 +100,7 @@ int vq_activate(struct virtqueue *vq, const struct mem *mem, const struct virtio
 	int err;
 
 	vq->mem = mem;
+	vq->near = &mem->regions[0];
 	vq->event_idx = virtio_has(features, VIRTIO_RING_F_EVENT_IDX);
 	vq->indirect = virtio_has(features, VIRTIO_RING_F_INDIRECT_DESC);
 	vq->fault = NULL;

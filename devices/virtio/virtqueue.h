@@ -103,6 +103,7 @@ struct virtqueue {
 	bool indirect;
 	const char *fault; /* a constant string, or NULL while all is well */
 	const struct mem *mem;
+	const struct mem_region *near; /* of `mem`, where the last buffer was */
 	const struct vq_ring_ops *ring;
 	union {
 		struct vq_split split;

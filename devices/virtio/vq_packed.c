@@ -98,18 +98,16 @@ static struct vq_descriptor read_descriptor(const struct packed_desc_le *from, u
 }
 
 /* Every element of the table belongs to the chain; of its flags only WRITE counts (2.8.8). */
-static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain,
-			 const struct vq_descriptor *d)
+static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain, struct vq_descriptor d)
 {
 	const struct packed_desc_le *table = vq_indirect_table(vq, d);
-	unsigned count = d->len / sizeof(*table);
+	unsigned count = d.len / sizeof(*table);
 	int err = table ? 0 : -EPROTO;
 
 	for (unsigned i = 0; i < count && !err; i++) {
 		uint16_t flags = le16_load_relaxed(&table[i].flags) & VRING_DESC_F_WRITE;
-		struct vq_descriptor element = read_descriptor(&table[i], flags);
 
-		err = vq_add_buffer(vq, chain, &element);
+		err = vq_add_buffer(vq, chain, read_descriptor(&table[i], flags));
 	}
 	return err;
 }
@@ -139,11 +137,11 @@ static int packed_pop(struct virtqueue *vq, struct vq_chain *chain)
 		chain->id = le16_load_relaxed(&p->desc[at].id);
 		chain->slots++;
 		if (!(flags & VRING_DESC_F_INDIRECT))
-			err = vq_add_buffer(vq, chain, &d);
+			err = vq_add_buffer(vq, chain, d);
 		else if (flags & VRING_DESC_F_NEXT || chain->slots > 1)
 			err = vq_kill(vq, "an indirect descriptor is part of a chain");
 		else
-			err = walk_indirect(vq, chain, &d);
+			err = walk_indirect(vq, chain, d);
 		if (err)
 			return err;
 		advance(vq, &at, &wrap, 1);

@@ -99,50 +99,45 @@ static int split_activate(struct virtqueue *vq)
 	return 0;
 }
 
+static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain, struct vq_descriptor d);
+
 /*
- * Follows a chain through `table` of `count` descriptors from `at` on. `budget` counts descriptors
- * down over the whole chain, which bounds loops: no chain may be longer than the queue (2.7.5.3.1).
- * An indirect descriptor ends the walk, with its copy in `*indirect`.
+ * Follows a chain through `table` of `count` descriptors from `at` on. No chain may be longer than the queue
+ * (2.7.5.3.1), which bounds loops. An indirect descriptor must be the last, and none may be in an indirect
+ * table (same section), so that the recursion is at an end there.
  */
 static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring_desc_le *table,
-		unsigned count, uint16_t at, unsigned *budget, struct vq_descriptor *indirect)
+		unsigned count, uint16_t at, bool nested)
 {
-	struct vq_descriptor d;
-
-	do {
+	for (uint16_t walked = 1; walked <= vq->size; walked++) {
+		struct vq_descriptor d;
 		int err;
 
 		if (at >= count)
 			return vq_kill(vq, "a descriptor's index is outside of its table");
-		if (!*budget)
-			return vq_kill(vq, "a chain is longer than the queue, or a loop");
-		--*budget;
 		d = read_descriptor(&table[at]);
+		if (!nested)
+			chain->descriptors = walked;
 		if (d.flags & VRING_DESC_F_INDIRECT) {
-			/* It must be the last, and none may be in an indirect table (2.7.5.3.1). */
-			if (!indirect || d.flags & VRING_DESC_F_NEXT)
-				return vq_kill(vq,
-					       "an indirect descriptor is nested or not the last");
-			*indirect = d;
-			return 0;
+			if (nested || d.flags & VRING_DESC_F_NEXT)
+				return vq_kill(vq, "an indirect descriptor is nested or not the last");
+			return walk_indirect(vq, chain, d);
 		}
-		err = vq_add_buffer(vq, chain, &d);
-		if (err)
+		err = vq_add_buffer(vq, chain, d);
+		if (err || !(d.flags & VRING_DESC_F_NEXT))
 			return err;
 		at = d.next;
-	} while (d.flags & VRING_DESC_F_NEXT);
-	return 0;
+	}
+	return vq_kill(vq, "a chain is longer than the queue, or a loop");
 }
 
-static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain,
-			 const struct vq_descriptor *d)
+static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain, struct vq_descriptor d)
 {
 	const struct vring_desc_le *table = vq_indirect_table(vq, d);
-	unsigned budget = vq->size;
 
 	if (!table)
 		return -EPROTO;
-	return walk(vq, chain, table, d->len / sizeof(*table), 0, &budget, NULL);
+	return walk(vq, chain, table, d.len / sizeof(*table), 0, true);
 }
 
 static int split_pop(struct virtqueue *vq, struct vq_chain *chain)
@@ -150,26 +145,18 @@ static int split_pop(struct virtqueue *vq, struct vq_chain *chain)
 	struct vq_split *s = &vq->split;
 	/* Partner: the driver's release of avail->idx after writing the entry. */
 	uint16_t waiting = (uint16_t)(le16_load_acquire(&s->avail->idx) - s->next_avail);
-	struct vq_descriptor indirect = { 0 };
-	unsigned budget = vq->size;
 	int err;
 
 	if (!waiting)
 		return 0;
 	if (waiting > vq->size)
 		return vq_kill(vq, "the available index jumped by more than the queue's size");
-	chain->id = le16_load_relaxed(&s->avail->ring[s->next_avail & (vq->size - 1)]);
 	vq_start_chain(chain);
+	chain->id = le16_load_relaxed(&s->avail->ring[s->next_avail & (vq->size - 1)]);
 	chain->slots = 1;
-	err = walk(vq, chain, s->desc, vq->size, chain->id, &budget, &indirect);
+	err = walk(vq, chain, s->desc, vq->size, chain->id, false);
 	if (err)
 		return err;
-	chain->descriptors = (uint16_t)(vq->size - budget);
-	if (indirect.flags & VRING_DESC_F_INDIRECT) {
-		err = walk_indirect(vq, chain, &indirect);
-		if (err)
-			return err;
-	}
 	s->next_avail++;
 	return 1;
 }

@@ -151,6 +151,28 @@ static void test_m5_iov(void **state)
 	}
 }
 
+/* As mem_ptr() says, whichever region was hit before. */
+static void test_near_is_no_different(void **state)
+{
+	static const uint64_t lengths[] = { 0, 1, 2, P - 1, P, P + 1, 2 * P, 2 * P + 1, UINT64_MAX };
+	const struct mem *mem = *state;
+	const struct mem_region *near = &mem->regions[0];
+
+	for (unsigned r = 0; r < mem->count; r++)
+		for (uint64_t gpa = 0; gpa <= 10 * P; gpa += P / 2)
+			for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
+				near = &mem->regions[r];
+				assert_ptr_equal(mem_ptr_near(mem, &near, gpa, lengths[i]),
+						 mem_ptr(mem, gpa, lengths[i]));
+				/* One of the map's in any case. */
+				assert_in_range(near - mem->regions, 0, mem->count - 1);
+			}
+	assert_ptr_equal(mem_ptr_near(mem, &near, 8 * P, 1), mem_ptr(mem, 8 * P, 1));
+	assert_ptr_equal(near, &mem->regions[2]);
+	assert_null(mem_ptr_near(mem, &near, UINT64_MAX, 1));
+	assert_null(mem_ptr_near(mem, &near, UINT64_MAX, UINT64_MAX));
+}
+
 static void test_iov_stops_at_its_room(void **state)
 {
 	struct iovec iov[2] = { { 0 } };
@@ -196,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_memory_is_zeroed),
 		cmocka_unit_test(test_m5_ptr),
 		cmocka_unit_test(test_m5_iov),
+		cmocka_unit_test(test_near_is_no_different),
 		cmocka_unit_test(test_iov_stops_at_its_room),
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_an_empty_map),
