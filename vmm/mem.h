@@ -45,8 +45,9 @@ void mem_fini(struct mem *mem);
 void *mem_ptr(const struct mem *mem, uint64_t gpa, uint64_t len);
 
 /*
- * The same for one who asks often: `*near` is a region of the map, the first one at first, and then the one that was
- * hit last. Where each user has its own, they are as good as the few that there are.
+ * The same for one who asks often: `*near` is a region of the map, the first one at first, and then
+ * the one that was hit last. Where each user has its own, they are as good as the few that there
+ * are.
  */
 void *mem_ptr_far(const struct mem *mem, const struct mem_region **near, uint64_t gpa, uint64_t len);
 
@@ -63,9 +64,9 @@ static inline void *mem_ptr_near(const struct mem *mem, const struct mem_region 
 }
 
 /*
- * Describes the `len` bytes at `gpa` as at most `max` pieces in `iov`, splitting where regions meet.
- * Returns the number of pieces, -EFAULT when a byte lies outside every region or `len` is 0, -E2BIG
- * when `max` pieces do not suffice.
+ * Describes the `len` bytes at `gpa` as at most `max` pieces in `iov`, splitting where regions
+ * meet. Returns the number of pieces, -EFAULT when a byte lies outside every region or `len` is 0,
+ * -E2BIG when `max` pieces do not suffice.
  */
 int mem_iov(const struct mem *mem, uint64_t gpa, uint64_t len, struct iovec *iov, unsigned max);
 

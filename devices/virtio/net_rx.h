@@ -45,9 +45,12 @@ struct net_rx {
 	bool copy;		   /* frames come by way of `spill` */
 	struct net_worker *worker; /* whose lock is left while reading; NULL: there is none */
 	struct net_stock stock;
+	size_t usual;	/* no frame of late was larger; bytes, header included */
+	size_t largest; /* of the last `seen` frames: what is to be usual next */
+	unsigned seen;
 	/*
-	 * A frame that the buffers at hand did not hold waits for more: `held` bytes in all, of
-	 * which those beyond the first `held_room` are at `tail`.
+	 * A frame that the buffers it was read into did not hold waits for more: `held` bytes in
+	 * all, of which those beyond the first `held_room` are at `tail`.
 	 */
 	size_t held;
 	size_t held_room;

@@ -21,10 +21,16 @@ static inline void vq_start_chain(struct vq_chain *chain)
 	chain->slots = chain->descriptors = 0;
 }
 
-/* A buffer that is not in one piece: how many it has, which are in the chain's array then; or vq_kill()'s. */
+/*
+ * A buffer that is not in one piece: how many it has, which are in the chain's array then; or
+ * vq_kill()'s.
+ */
 int vq_add_pieces(struct virtqueue *vq, struct vq_chain *chain, uint64_t addr, uint32_t len);
 
-/* Adds a descriptor's buffer to the chain; 0, or vq_kill()'s. For each descriptor there is: hence inline. */
+/*
+ * Adds a descriptor's buffer to the chain; 0, or vq_kill()'s. For each descriptor there is: hence
+ * inline.
+ */
 static inline int vq_add_buffer(struct virtqueue *vq, struct vq_chain *chain,
 				struct vq_descriptor d)
 {
@@ -52,8 +58,8 @@ static inline int vq_add_buffer(struct virtqueue *vq, struct vq_chain *chain,
 }
 
 /*
- * The table an indirect descriptor points to: d.len / 16 elements, at least one and at most as many as
- * the queue has. NULL after vq_kill().
+ * The table an indirect descriptor points to: d.len / 16 elements, at least one and at most as many
+ * as the queue has. NULL after vq_kill().
  */
 const void *vq_indirect_table(struct virtqueue *vq, struct vq_descriptor d);
 

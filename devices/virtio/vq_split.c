@@ -102,9 +102,9 @@ static int split_activate(struct virtqueue *vq)
 static int walk_indirect(struct virtqueue *vq, struct vq_chain *chain, struct vq_descriptor d);
 
 /*
- * Follows a chain through `table` of `count` descriptors from `at` on. No chain may be longer than the queue
- * (2.7.5.3.1), which bounds loops. An indirect descriptor must be the last, and none may be in an indirect
- * table (same section), so that the recursion is at an end there.
+ * Follows a chain through `table` of `count` descriptors from `at` on. No chain may be longer than
+ * the queue (2.7.5.3.1), which bounds loops. An indirect descriptor must be the last, and none may
+ * be in an indirect table (same section), so that the recursion is at an end there.
  */
 static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring_desc_le *table,
 		unsigned count, uint16_t at, bool nested)
