@@ -113,6 +113,7 @@ static int open_counter(pid_t id, bool user_only)
 		.config = PERF_COUNT_HW_INSTRUCTIONS,
 		.exclude_kernel = user_only,
 		.exclude_hv = 1,
+		.inherit = 1,
 	};
 
 	return (int)syscall(SYS_perf_event_open, &attr, id, -1, -1, PERF_FLAG_FD_CLOEXEC);
@@ -131,13 +132,14 @@ void meter_count_start(struct meter_threads *threads)
 			threads->missing = strerror(errno);
 		threads->counters[i] = fd;
 	}
+	threads->counter_count = threads->count;
 }
 
 uint64_t meter_count(const struct meter_threads *threads)
 {
 	uint64_t sum = 0, count;
 
-	for (unsigned i = 0; i < threads->count && !threads->missing; i++)
+	for (unsigned i = 0; i < threads->counter_count && !threads->missing; i++)
 		if (read(threads->counters[i], &count, sizeof(count)) == sizeof(count))
 			sum += count;
 	return sum;
@@ -145,7 +147,7 @@ uint64_t meter_count(const struct meter_threads *threads)
 
 void meter_count_end(struct meter_threads *threads)
 {
-	for (unsigned i = 0; i < threads->count; i++)
+	for (unsigned i = 0; i < threads->counter_count; i++)
 		if (threads->counters[i] >= 0)
 			close(threads->counters[i]);
 }

@@ -38,7 +38,8 @@ struct run {
 	cpu_set_t allowed;
 	struct meter_threads movers;
 	struct meter_rate rate;
-	pthread_barrier_t barrier;
+	pthread_barrier_t barrier; /* of the pairs' threads */
+	pthread_barrier_t begin;   /* of these and the main thread */
 	bool done;
 	unsigned bursts; /* all, the first WARM_UP too */
 	unsigned apart;	 /* that did not count: the pairs took turns */
@@ -55,7 +56,7 @@ struct run {
 struct pair_thread {
 	struct run *run;
 	unsigned pair;
-	pthread_t thread;
+	pthread_t id;
 };
 
 void bench_die(const char *fmt, ...)
@@ -117,6 +118,7 @@ static void start_counting(struct run *run)
 
 static void stop_counting(struct run *run)
 {
+	meter_find(&run->movers);
 	run->movers_cpu = meter_cpu(&run->movers) - run->movers_cpu;
 	run->all_cpu = meter_clock(CLOCK_PROCESS_CPUTIME_ID) - run->all_cpu;
 	run->instructions = meter_count(&run->movers) - run->instructions;
@@ -162,6 +164,7 @@ static void *pair_main(void *arg)
 	/* The worker's neighbour: a driver's writes come from another CPU. */
 	if (run->bench.pin)
 		meter_pin(0, &run->allowed, t->pair + 1);
+	pthread_barrier_wait(&run->begin);
 	while (!run->done) {
 		prepare_burst(run, t->pair);
 		pthread_barrier_wait(&run->barrier);
@@ -176,19 +179,35 @@ static void *pair_main(void *arg)
 	return NULL;
 }
 
-static void run_bursts(struct run *run)
-{
-	struct pair_thread threads[BENCH_MAX_PAIRS];
+/* ---- threads ---- */
 
+/* They wait until all is set up: no thread but the subject's is to appear then. */
+static void start_threads(struct run *run, struct pair_thread threads[BENCH_MAX_PAIRS])
+{
 	pthread_barrier_init(&run->barrier, NULL, run->bench.pairs);
+	pthread_barrier_init(&run->begin, NULL, run->bench.pairs + 1);
 	for (unsigned i = 0; i < run->bench.pairs; i++) {
 		threads[i] = (struct pair_thread){ .run = run, .pair = i };
-		if (pthread_create(&threads[i].thread, NULL, pair_main, &threads[i]))
+		if (pthread_create(&threads[i].id, NULL, pair_main, &threads[i]))
 			bench_die("no threads");
 	}
+}
+
+static void find_movers(struct run *run)
+{
+	meter_find(&run->movers);
+	for (unsigned i = 0; run->bench.pin && i < run->movers.count; i++)
+		meter_pin(run->movers.ids[i], &run->allowed, i);
+	meter_count_start(&run->movers);
+}
+
+static void run_threads(struct run *run, struct pair_thread threads[BENCH_MAX_PAIRS])
+{
+	pthread_barrier_wait(&run->begin);
 	for (unsigned i = 0; i < run->bench.pairs; i++)
-		pthread_join(threads[i].thread, NULL);
+		pthread_join(threads[i].id, NULL);
 	pthread_barrier_destroy(&run->barrier);
+	pthread_barrier_destroy(&run->begin);
 }
 
 /* ---- the result ---- */
@@ -232,16 +251,10 @@ static void print(struct run *run)
 
 /* ---- all of it ---- */
 
-static void find_movers(struct run *run)
-{
-	meter_find(&run->movers);
-	for (unsigned i = 0; run->bench.pin && i < run->movers.count; i++)
-		meter_pin(run->movers.ids[i], &run->allowed, i);
-	meter_count_start(&run->movers);
-}
-
 static void measure(struct run *run)
 {
+	struct pair_thread threads[BENCH_MAX_PAIRS];
+
 	sched_getaffinity(0, sizeof(run->allowed), &run->allowed);
 	meter_rate_start(&run->rate);
 	run->wire = aligned_alloc(_Alignof(struct wire), sizeof(*run->wire));
@@ -252,10 +265,11 @@ static void measure(struct run *run)
 	wire_open(run->wire, &run->bench);
 	run->subject = run->bench.bare ? bare_new() : device_new();
 	subject_init(run->subject, &run->bench, run->wire);
+	start_threads(run, threads);
 	meter_mark(&run->movers);
 	run->subject->ops->start(run->subject);
 	find_movers(run);
-	run_bursts(run);
+	run_threads(run, threads);
 	if (!run->bench.rx)
 		wire_check_sent(run->wire, (uint64_t)run->bursts * run->bench.pairs *
 						   run->subject->burst);
