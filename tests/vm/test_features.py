@@ -45,7 +45,8 @@ def taken(machine):
 
 def driver_faults(machine):
     """Without the one that Linux's driver has of itself: its statistics index an array of one element (UBSAN)."""
-    reports = re.findall(r'<.>[^\n]*\[ cut here \].*?\[ end trace [^\n]*', machine.run('dmesg -r'), re.S)
+    log = machine.run('dmesg -r', timeout=libvm.BOOT)
+    reports = re.findall(r'<.>[^\n]*\[ cut here \].*?\[ end trace [^\n]*', log, re.S)
     own = {line for report in reports for line in report.splitlines()
            if 'UBSAN: array-index-out-of-bounds' in report and 'virtnet_get_hw_stats' in report}
     return [line for line in machine.dmesg_faults() if line not in own]
