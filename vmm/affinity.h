@@ -26,7 +26,8 @@ int cpu_list_choose(const struct cpu_list *list, unsigned index);
 int affinity_check(const struct cpu_list *list, const char *option);
 
 /*
- * Has a thread that is started with these attributes run on `cpu` alone; -1: anywhere. 0 or -errno.
+ * Has a thread that is started with these attributes run on `cpu` alone; -1: wherever the process
+ * may, even if the thread that starts it may not. 0 or -errno.
  */
 int affinity_set(pthread_attr_t *attributes, int cpu);
 

@@ -138,7 +138,6 @@ static const struct timespec *time_to_wait(const struct loop *loop, struct times
 bool loop_poll(struct loop *loop)
 {
 	const struct timespec none = { 0 };
-
 	bool called = call_ready_source(loop, &none);
 
 	return call_timer(loop) || called;

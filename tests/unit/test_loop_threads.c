@@ -7,8 +7,11 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -16,6 +19,7 @@
 #include <unistd.h>
 
 #include "tests/driver/board.h"
+#include "vmm/affinity.h"
 #include "vmm/loop.h"
 #include "vmm/util.h"
 
@@ -279,6 +283,173 @@ static void test_more_work_comes_after_what_is_ready(void **state)
 	loop_fini(&loop);
 }
 
+/* ---- time ---- */
+
+#define MS 1000000ull
+
+struct alarm {
+	struct loop_source source;
+	struct loop *loop;
+	uint64_t deadline;
+	unsigned calls;
+	unsigned again;	   /* sets itself so many times more */
+	struct alarm *then; /* sets this one; NULL: stops the loop */
+};
+
+static void set_alarm(struct alarm *alarm, uint64_t deadline)
+{
+	alarm->deadline = deadline;
+	loop_set_timer(alarm->loop, &alarm->source, deadline);
+}
+
+static void ring_alarm(struct loop_source *source, uint32_t events)
+{
+	struct alarm *alarm = container_of(source, struct alarm, source);
+
+	assert_int_equal(events, 0);
+	assert_true(loop_now() >= alarm->deadline);
+	alarm->calls++;
+	if (alarm->again) {
+		alarm->again--;
+		set_alarm(alarm, loop_now() + MS / 10);
+	} else if (alarm->then) {
+		set_alarm(alarm->then, loop_now() + MS);
+	} else {
+		loop_stop(alarm->loop);
+	}
+}
+
+static struct alarm new_alarm(struct loop *loop)
+{
+	return (struct alarm){ .source = { .fd = -1, .ready = ring_alarm }, .loop = loop };
+}
+
+/* Nothing else is there; it may set itself anew. */
+static void test_a_timer_ends_the_wait(void **state)
+{
+	struct loop loop;
+	struct alarm alarm;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	alarm = new_alarm(&loop);
+	alarm.again = 20;
+	set_alarm(&alarm, loop_now() + MS);
+	loop_run(&loop);
+	assert_int_equal(alarm.calls, 21);
+	loop_fini(&loop);
+}
+
+/* One that is ready again and again, and more work after it, hold up no timer: not a past one, too. */
+static void test_a_timer_among_what_is_always_ready(void **state)
+{
+	const uint64_t waits[] = { 0, 3 * MS };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(waits); i++) {
+		struct counter busy;
+		struct alarm alarm;
+		struct loop loop;
+
+		assert_int_equal(loop_init(&loop), 0);
+		counter_init(&busy, &loop);
+		assert_int_equal(loop_add(&loop, &busy.source, EPOLLOUT), 0);
+		alarm = new_alarm(&loop);
+		set_alarm(&alarm, waits[i] ? loop_now() + waits[i] : 1);
+		loop_run(&loop);
+		assert_int_equal(alarm.calls, 1);
+		assert_true(busy.calls > 0);
+		close(busy.source.fd);
+		loop_fini(&loop);
+	}
+}
+
+static void test_replaced_and_cleared_timers(void **state)
+{
+	struct alarm first, second, end;
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	first = new_alarm(&loop);
+	second = new_alarm(&loop);
+	end = new_alarm(&loop);
+	/* The second takes the first's place, though it is later. */
+	second.then = &end;
+	set_alarm(&first, 1);
+	set_alarm(&second, loop_now() + MS);
+	loop_run(&loop);
+	assert_int_equal(first.calls, 0);
+	assert_int_equal(second.calls, 1);
+	assert_int_equal(end.calls, 1);
+	loop_fini(&loop);
+
+	/* Cleared, it is as if it had not been: only what is ready counts. */
+	assert_int_equal(loop_init(&loop), 0);
+	set_alarm(&first, 1);
+	loop_set_timer(&loop, &first.source, 0);
+	assert_false(loop_poll(&loop));
+	assert_int_equal(first.calls, 0);
+	loop_fini(&loop);
+}
+
+/* More work is not put off until the timer. */
+static void test_more_work_does_not_wait_for_the_timer(void **state)
+{
+	struct pieces p = { .source = { .fd = -1, .ready = go_on }, .left = 100 };
+	struct counter other;
+	struct alarm alarm;
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	counter_init(&other, &loop);
+	p.loop = &loop;
+	p.other = &other;
+	alarm = new_alarm(&loop);
+	set_alarm(&alarm, loop_now() + 3600 * 1000 * MS);
+	loop_again(&loop, &p.source);
+	loop_run(&loop);
+	assert_int_equal(p.left, 0);
+	assert_int_equal(alarm.calls, 0);
+	close(other.source.fd);
+	loop_fini(&loop);
+}
+
+static void test_poll_calls_what_is_ready(void **state)
+{
+	struct counter a, b;
+	struct alarm alarm;
+	struct loop loop;
+
+	(void)state;
+	assert_int_equal(loop_init(&loop), 0);
+	counter_init(&a, &loop);
+	counter_init(&b, &loop);
+	assert_int_equal(loop_add(&loop, &a.source, EPOLLIN), 0);
+	assert_int_equal(loop_add(&loop, &b.source, EPOLLIN), 0);
+	assert_false(loop_poll(&loop));
+	raise_fd(a.source.fd);
+	raise_fd(b.source.fd);
+	assert_true(loop_poll(&loop));
+	assert_int_equal(a.calls + b.calls, 1);
+	assert_true(loop_poll(&loop));
+	assert_int_equal(a.calls, 1);
+	assert_int_equal(b.calls, 1);
+	assert_false(loop_poll(&loop));
+	/* And the timer, when it is time. */
+	alarm = new_alarm(&loop);
+	alarm.then = &alarm;
+	set_alarm(&alarm, loop_now() + 3600 * 1000 * MS);
+	assert_false(loop_poll(&loop));
+	set_alarm(&alarm, loop_now());
+	assert_true(loop_poll(&loop));
+	assert_int_equal(alarm.calls, 1);
+	close(a.source.fd);
+	close(b.source.fd);
+	loop_fini(&loop);
+}
+
 /* ---- calls ---- */
 
 struct caller {
@@ -327,6 +498,158 @@ static void test_calls_of_several_threads_take_turns(void **state)
 	worker_stop(&worker);
 	assert_int_equal(sum, 1 + 500 * ARRAY_SIZE(callers));
 	worker_fini(&worker);
+}
+
+/* ---- a worker that spins, as a NIC's does ---- */
+
+struct spinner {
+	struct worker worker;
+	struct loop_source source;
+	atomic_uint turns;
+	atomic_bool enough;
+	unsigned sum;
+};
+
+static void turn(struct loop_source *source, uint32_t events)
+{
+	struct spinner *s = container_of(source, struct spinner, source);
+
+	(void)events;
+	while (!atomic_load(&s->enough) && !loop_stopping(&s->worker.loop)) {
+		loop_poll(&s->worker.loop);
+		atomic_fetch_add(&s->turns, 1);
+	}
+}
+
+static void begin_to_spin(struct worker *worker)
+{
+	struct spinner *s = container_of(worker, struct spinner, worker);
+
+	loop_again(&worker->loop, &s->source);
+}
+
+static void note_turn(void *ctx)
+{
+	struct spinner *s = ctx;
+
+	/* It is this call that it was awaited for. */
+	assert_true(worker_awaited(&s->worker));
+	s->sum++;
+}
+
+/* Whoever waits for it is seen, is answered in the middle of it, and then nobody waits any more. */
+static void test_a_worker_that_spins_is_awaited(void **state)
+{
+	struct spinner s = { .source = { .fd = -1, .ready = turn } };
+
+	(void)state;
+	assert_int_equal(worker_init(&s.worker, "spinner", begin_to_spin), 0);
+	assert_false(worker_awaited(&s.worker));
+	assert_int_equal(worker_start(&s.worker), 0);
+	for (unsigned i = 0; i < 200; i++)
+		worker_call(&s.worker, note_turn, &s);
+	/* It goes on spinning until it is stopped. */
+	atomic_store(&s.turns, 0);
+	while (!atomic_load(&s.turns))
+		sched_yield();
+	worker_stop(&s.worker);
+	assert_int_equal(s.sum, 200);
+	assert_true(worker_awaited(&s.worker));
+	worker_fini(&s.worker);
+}
+
+/* ---- host CPUs ---- */
+
+struct pinned {
+	struct worker worker;
+	int begun;
+	cpu_set_t cpus;
+};
+
+static void note_cpus(struct worker *worker)
+{
+	struct pinned *p = container_of(worker, struct pinned, worker);
+
+	assert_int_equal(sched_getaffinity(0, sizeof(p->cpus), &p->cpus), 0);
+	raise_fd(p->begun);
+}
+
+/* The CPUs on which a worker runs that was told to run on `cpu`. */
+static cpu_set_t cpus_of_worker(int cpu)
+{
+	struct pinned p = { .begun = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+
+	assert_int_equal(worker_init(&p.worker, "pinned", note_cpus), 0);
+	worker_pin(&p.worker, cpu);
+	assert_int_equal(worker_start(&p.worker), 0);
+	wait_for(p.begun);
+	worker_fini(&p.worker);
+	close(p.begun);
+	return p.cpus;
+}
+
+static void *check_cpus(void *arg)
+{
+	const cpu_set_t *all = arg;
+	cpu_set_t got, own;
+
+	got = cpus_of_worker(-1);
+	assert_true(CPU_EQUAL(&got, all));
+	assert_int_equal(affinity_cpus(), CPU_COUNT(all));
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, all))
+			continue;
+		got = cpus_of_worker(cpu);
+		CPU_ZERO(&own);
+		CPU_SET(cpu, &own);
+		assert_true(CPU_EQUAL(&got, &own));
+	}
+	return NULL;
+}
+
+/* On one CPU, or on all that the process has, also when it is a pinned thread that starts it. */
+static void test_workers_on_chosen_cpus(void **state)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	cpu_set_t all;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	check_cpus(&all);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		assert_int_equal(pthread_attr_init(&attributes), 0);
+		assert_int_equal(affinity_set(&attributes, cpu), 0);
+		assert_int_equal(pthread_create(&thread, &attributes, check_cpus, &all), 0);
+		pthread_join(thread, NULL);
+		pthread_attr_destroy(&attributes);
+	}
+}
+
+static void run_here(void *ctx)
+{
+	*(pthread_t *)ctx = pthread_self();
+}
+
+/* It does not start, and is as one that was not. */
+static void test_a_cpu_that_is_not_there(void **state)
+{
+	const int none[] = { CPU_SETSIZE - 1, CPU_SETSIZE, 65535 };
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(none); i++) {
+		struct worker worker;
+		pthread_t by = { 0 };
+
+		assert_int_equal(worker_init(&worker, "w", NULL), 0);
+		worker_pin(&worker, none[i]);
+		assert_int_equal(worker_start(&worker), -EINVAL);
+		worker_call(&worker, run_here, &by);
+		assert_true(pthread_equal(by, pthread_self()));
+		worker_fini(&worker);
+	}
 }
 
 static void nothing(int number)
@@ -378,6 +701,14 @@ int main(void)
 		cmocka_unit_test(test_worker_that_never_starts),
 		cmocka_unit_test(test_more_work_comes_after_what_is_ready),
 		cmocka_unit_test(test_calls_of_several_threads_take_turns),
+		cmocka_unit_test(test_a_timer_ends_the_wait),
+		cmocka_unit_test(test_a_timer_among_what_is_always_ready),
+		cmocka_unit_test(test_replaced_and_cleared_timers),
+		cmocka_unit_test(test_more_work_does_not_wait_for_the_timer),
+		cmocka_unit_test(test_poll_calls_what_is_ready),
+		cmocka_unit_test(test_a_worker_that_spins_is_awaited),
+		cmocka_unit_test(test_workers_on_chosen_cpus),
+		cmocka_unit_test(test_a_cpu_that_is_not_there),
 		cmocka_unit_test(test_h12_signals_do_not_end_the_loop),
 	};
 
