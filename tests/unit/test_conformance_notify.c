@@ -67,6 +67,26 @@ static void use_some(struct traffic *t)
 		traffic_take(t, traffic_job(t, first++));
 }
 
+/* How many places buffers take that are available. */
+static unsigned places_waiting(const struct traffic *t)
+{
+	return t->added_places - places_popped(t);
+}
+
+/* What is published is never more than the ring has, and the driver always publishes what it adds. */
+static struct wish ask_for_place(struct traffic *t)
+{
+	struct vq_pair *p = t->pair;
+	unsigned choices[] = { 1, 1 + kind_random(ring_size(p)), ring_size(p) };
+	unsigned places = choices[kind_random(3)];
+	bool exact = places == 1 || p->kind->event_idx;
+
+	assert_int_equal(vq_holds(&p->vq, places), places_waiting(t) >= places);
+	assert_int_equal(vq_is_ready(&p->vq), t->popped < t->published);
+	assert_int_equal(vq_kicks_enable_at(&p->vq, places), exact && places_waiting(t) >= places);
+	return (struct wish){ exact, p->kind->event_idx, places_popped(t) + places - 1 };
+}
+
 static void test_g13_kicks_are_exact(void **state)
 {
 	struct vq_pair *p = *state;
@@ -77,7 +97,7 @@ static void test_g13_kicks_are_exact(void **state)
 		unsigned from = t.added_places;
 		bool kick;
 
-		switch (kind_random(4)) {
+		switch (kind_random(5)) {
 		case 0:
 			vq_kicks_disable(&p->vq);
 			/* On a split ring with event indices there is no such thing. */
@@ -96,9 +116,93 @@ static void test_g13_kicks_are_exact(void **state)
 		case 3:
 			use_some(&t);
 			break;
+		case 4:
+			wish = ask_for_place(&t);
+			break;
 		}
 	}
 	traffic_end(&t);
+}
+
+static void take_all(struct vq_pair *p, unsigned count)
+{
+	uint32_t written;
+	void *token;
+
+	while (count--) {
+		pair_use_one(p, 0);
+		assert_true(ring_take(&p->ring, &token, &written));
+	}
+	assert_false(vq_is_ready(&p->vq));
+}
+
+/* Chains of one place, one by one: the kick is for the `places`-th and for no other. */
+static void expect_kick_at(struct vq_pair *p, const struct ring_piece *piece, unsigned places)
+{
+	bool asked = places == 1 || p->kind->event_idx;
+
+	assert_false(vq_is_ready(&p->vq));
+	assert_false(vq_kicks_enable_at(&p->vq, places));
+	for (unsigned n = 1; n <= p->vq.size; n++) {
+		bool kick;
+
+		assert_int_equal(kind_add(p->kind, &p->ring, piece, 1, 0, p), 0);
+		assert_int_equal(vq_is_ready(&p->vq), n > 1);
+		kick = ring_publish(&p->ring);
+		/* Without event indices there are kicks or none. */
+		assert_int_equal(kick, asked && (p->kind->event_idx ? n == places : true));
+		assert_true(vq_is_ready(&p->vq));
+		assert_int_equal(vq_holds(&p->vq, places), n >= places);
+		assert_false(n < p->vq.size && vq_holds(&p->vq, n + 1));
+	}
+	/* Asked for too late: it is there. */
+	assert_int_equal(vq_kicks_enable_at(&p->vq, places), asked);
+	take_all(p, p->vq.size);
+	vq_kicks_disable(&p->vq);
+}
+
+/* Places 1, some and all of the ring, from every position in it, and around 2^16. */
+static void test_a_kick_at_the_nth_place(void **state)
+{
+	static const unsigned sizes[] = { 1, 2, 8, 16 };
+	struct vq_pair *p = *state;
+
+	for (unsigned s = 0; s < ARRAY_SIZE(sizes); s++) {
+		unsigned size = sizes[s], before = s == 2 ? 65536 - 3 * size : 0;
+		struct ring_piece piece;
+
+		pair_start_kind(p, (uint16_t)size);
+		piece = (struct ring_piece){ board_alloc(&p->board, 8, 8), 8 };
+		for (; before; before--) {
+			assert_int_equal(kind_add(p->kind, &p->ring, &piece, 1, 0, p), 0);
+			ring_publish(&p->ring);
+			take_all(p, 1);
+		}
+		for (unsigned at = 0; at <= 2 * size; at++) {
+			for (unsigned places = 1; places <= size; places++)
+				expect_kick_at(p, &piece, places);
+			/* More than the ring has is all of it. */
+			if (p->kind->event_idx)
+				assert_false(vq_kicks_enable_at(&p->vq, size + 1));
+			assert_int_equal(kind_add(p->kind, &p->ring, &piece, 1, 0, p), 0);
+			assert_int_equal(ring_publish(&p->ring), p->kind->event_idx && size == 1);
+			take_all(p, 1);
+		}
+		assert_null(p->ring.error);
+		assert_null(p->vq.fault);
+	}
+}
+
+/* A dead queue is ready: whoever looks has to find that. */
+static void test_a_dead_queue_is_ready(void **state)
+{
+	struct vq_pair *p = *state;
+
+	pair_start_kind(p, 8);
+	assert_false(vq_is_ready(&p->vq));
+	vq_kill(&p->vq, "for this test");
+	assert_true(vq_is_ready(&p->vq));
+	assert_false(vq_holds(&p->vq, 1));
 }
 
 /* One chain is staged, and not published: that counts for nothing. */
@@ -239,6 +343,8 @@ int main(void)
 {
 	const struct kind_test tests[] = {
 		KIND_TEST(test_g13_kicks_are_exact),
+		KIND_TEST(test_a_kick_at_the_nth_place),
+		KIND_TEST(test_a_dead_queue_is_ready),
 		KIND_TEST(test_g13_interrupts_are_exact),
 		KIND_TEST(test_a_decision_after_many_laps),
 		KIND_TEST(test_g13_off_leaves_the_event_fields_alone),
