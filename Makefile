@@ -24,13 +24,13 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
-.PHONY: all unit check check-long demo bench-boot bench-features bench-ring bench-programs install install-strip clean distclean help FORCE
+.PHONY: all unit check check-long demo bench-boot bench-features bench-threads install install-strip clean distclean help FORCE
 
 # ---- what is needed --------------------------------------------------------------------------------
 # Asked only by goals that compile: demo, check and the benches install what is missing first, then call
 # make again.
 
-without_tools := help clean distclean check check-long demo bench-boot bench-features bench-ring
+without_tools := help clean distclean check check-long demo bench-boot bench-features bench-threads
 goals := $(or $(MAKECMDGOALS),all)
 
 # $(call need,COMMAND,PACKAGE)
@@ -169,12 +169,7 @@ check:
 check-long:
 	@$(script) tools/check --long
 
-bench-ring:
-	@$(script) tools/install-deps $@
-	@$(MAKE) all bench-programs
-	@$(script) tools/$@
-
-demo bench-boot bench-features:
+demo bench-boot bench-features bench-threads:
 	@$(script) tools/install-deps $@
 	@$(MAKE) all
 	@$(script) tools/$@
@@ -202,7 +197,7 @@ help:
 	@echo '  unit           the tests that need neither root nor KVM, under sanitizers; T=NAME picks some'
 	@echo '  bench-boot     time to a guest'"'"'s init, beside QEMU'
 	@echo '  bench-features netperf with each feature of the network device off or on, beside the full set'
-	@echo '  bench-ring     the network device by itself: time per frame, beside a bare loop on the same tap'
+	@echo '  bench-threads  the tables of the threads that whelp comes from, re-run; tools/netbench measures anything else'
 	@echo '  install        copy whelp to PREFIX/bin; install-strip strips it too'
 	@echo '  clean          remove what was compiled; distclean also what was downloaded'
 	@echo 'Variables:'

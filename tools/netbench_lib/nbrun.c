@@ -171,6 +171,8 @@ __attribute__((noreturn)) static void become(char **command, int number, int bar
 	char byte;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* A shell that starts something in the background has it ignore this. */
+	signal(SIGINT, SIG_DFL);
 	for (char **argument = command; *argument; argument++)
 		*argument = (char *)filled(*argument, number);
 	dup2(out, STDOUT_FILENO);

@@ -156,30 +156,34 @@ class Here:
 
 
 class InGuest:
-    """The same in a guest. There it runs in the background, behind two pipes, as the agent runs one command at a time."""
+    """The same in a guest. There it runs in the background, behind two FIFOs, as the agent runs one command at a time.
+
+    A shell keeps the FIFOs open until it is told "bye": what nobody holds open, loses what is in it.
+    """
 
     def __init__(self, channel, argv):
         self._channel, self.lines = channel, []
         channel.run('killall nbrun 2>/dev/null; rm -f /tmp/nb.in /tmp/nb.out; mkfifo /tmp/nb.in /tmp/nb.out; '
-                    f'{shlex.join(argv)} <>/tmp/nb.in 1<>/tmp/nb.out 2>&1 &', 60)
+                    f'{{ {shlex.join(argv)}; echo exit; read -r bye; }} <>/tmp/nb.in 1<>/tmp/nb.out 2>&1 &', 60)
 
     def expect(self, word, seconds):
-        while True:
+        while self.lines[-1:] != ['exit']:
             line = self._channel.run('read -r line </tmp/nb.out; echo "$line"', seconds).text.rstrip('\n')
             self.lines.append(line)
             if line.split(' ')[0] == word:
                 return True
-            if line == 'done' or line.startswith('nbrun: '):
-                return False
+        return False
 
     def say(self, word):
         self._channel.run(f'echo {word} >/tmp/nb.in', 60)
 
     def finish(self, seconds):
-        if self.lines[-1:] != ['done'] and not self.lines[-1:][0].startswith('nbrun: '):
-            # nbrun is the last that writes there.
-            self.lines += self._channel.run('cat /tmp/nb.out', seconds).text.splitlines()
-        return self.lines
+        if self.lines[-1:] != ['exit']:
+            self.lines += self._channel.run(
+                'while read -r line; do echo "$line"; [ "$line" != exit ] || break; done </tmp/nb.out',
+                seconds).text.splitlines()
+        self.say('bye')
+        return self.lines[:-1]
 
     def close(self):
         pass
