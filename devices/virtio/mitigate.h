@@ -97,6 +97,7 @@ struct mitigate_state {
 	uint64_t hold_until; /* no spin before: others want this CPU */
 	unsigned kick_at;    /* of the last action, if that was to sleep; else 0 */
 	bool timed_out;	     /* the drain at hand is a timer's */
+	bool long_idle;	     /* the last sleep was too long for a spin */
 };
 
 /* The policy's name in options and reports; NULL if there is no such kind. */

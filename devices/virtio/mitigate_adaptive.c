@@ -6,15 +6,15 @@
  * 2. While there are packets, kicks stay off: that is the worker's part.
  * 3. Then comes the spin, which is as long as a kick costs at most: see mitigate.c.
  * 4. When packets come fast but more than the longest spin apart, a timed sleep with kicks off
- * gathers several of them. In D ns there come D / gap packets, and each waits for D / 2 on the
- * average. The sum equals what a kick costs when D = sqrt(2 * kick_cost * gap). The sleep is that
- * long, but for the overshoot, by which it lasts longer in any case. It is never set shorter than
- * the overshoot, nor longer than `latency`. So where timers are late by more than half of D it
- * would be too long, and kicks are better.
+ *    gathers several of them. In D ns there come D / gap packets, and each waits for D / 2 on
+ *    the average. The sum equals what a kick costs when D = sqrt(2 * kick_cost * gap). The
+ *    sleep is that long, but for the overshoot, by which it lasts longer in any case. It is
+ *    never set shorter than the overshoot, nor longer than `latency`. So where timers are late
+ *    by more than half of D it would be too long, and kicks are better.
  * 5. Else the next packet kicks.
  * 6. A timer that gathered nothing, or one packet, as with request and response, was a mistake.
- * Kicks are on after it, and the next such sleep is half as long at most; one that gathered more
- * lets it grow by an eighth.
+ *    Kicks are on after it, and the next such sleep is half as long at most; one that gathered
+ *    more lets it grow by an eighth.
  *
  * A drain of one packet does not lead to a timed sleep: its sender may be waiting for the answer.
  *
@@ -23,11 +23,11 @@
  * such gaps costs less than any sleep (tests/bench/policy_optimum.c shows it), to a worker with a
  * CPU for itself.
  *
- * Where there is no spin, or others wanted the CPU while there was, the timer is all there is
- * against a kick for every packet, and is used even if it lasts too long. And where others want it,
- * a kick may stop the sender before it has filled in its second packet: bulk looks like request and
- * response then. So after 64 drains of one packet in a row a timer of the shortest length is tried,
- * and stays if it gathers several; else it takes twice as many until the next try.
+ * Where others want the worker's CPU (a spin was in the way), a kick takes it from them for each
+ * packet, and the timed sleep is used even if it lasts too long. A kick may even stop the sender
+ * before it has filled in its second packet: bulk looks like request and response then. So after 64
+ * drains of one packet in a row a timer of the shortest length is tried, and stays if it gathers
+ * several; else it takes twice as many until the next try.
  */
 #include "devices/virtio/mitigate_policy.h"
 
@@ -118,12 +118,11 @@ static uint64_t timer_length(const struct mitigate_config *config,
 {
 	uint64_t gap = state->adaptive.gap, overshoot = config->overshoot;
 	uint64_t wait = mitigate_sqrt(2 * config->kick_cost * gap);
-	bool may_spin = config->poll_max && !is_crowded(state, now);
 
 	/* Fewer than two packets come meanwhile. */
 	if (wait < 2 * gap)
 		return 0;
-	if (may_spin && (gap <= config->poll_max || wait < 2 * overshoot))
+	if (!is_crowded(state, now) && (gap <= config->poll_max || wait < 2 * overshoot))
 		return 0;
 	wait = mitigate_min(wait - mitigate_min(wait, overshoot), state->adaptive.period);
 	return wait > shortest(config) ? wait : shortest(config);

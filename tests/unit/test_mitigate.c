@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
+
+#define TRACES "tests/traces"
 
 static uint64_t first_seed;
 
@@ -714,6 +717,30 @@ static void test_cost_of_random_traces(void **state)
 	}
 }
 
+static void test_cost_of_recorded_traces(void **state)
+{
+	unsigned count = 0;
+	struct dirent *entry;
+	DIR *folder = opendir(TRACES);
+
+	(void)state;
+	assert_non_null(folder);
+	while ((entry = readdir(folder))) {
+		struct policy_trace trace;
+		char path[300];
+
+		if (!strstr(entry->d_name, ".trace"))
+			continue;
+		snprintf(path, sizeof(path), TRACES "/%s", entry->d_name);
+		assert_int_equal(policy_trace_read(&trace, path), 0);
+		check_cost(&trace);
+		policy_trace_free(&trace);
+		count++;
+	}
+	closedir(folder);
+	assert_true(count > 0);
+}
+
 /* Less often than any timer's length: who does not wait at first waits no longer than with no
  * mitigation at all. */
 static void test_latency_after_idle(void **state)
@@ -925,6 +952,7 @@ int main(void)
 		cmocka_unit_test(test_any_traces),
 		cmocka_unit_test(test_cost_of_made_up_traces),
 		cmocka_unit_test(test_cost_of_random_traces),
+		cmocka_unit_test(test_cost_of_recorded_traces),
 		cmocka_unit_test(test_latency_after_idle),
 		cmocka_unit_test(test_p12_idle),
 		cmocka_unit_test(test_p1_only_tx),
