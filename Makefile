@@ -24,13 +24,13 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
-.PHONY: all unit check check-long demo bench-boot bench-features bench-threads install install-strip clean distclean help FORCE
+.PHONY: all unit check check-long demo bench-boot bench-features bench-policy install install-strip clean distclean help FORCE
 
 # ---- what is needed --------------------------------------------------------------------------------
 # Asked only by goals that compile: demo, check and the benches install what is missing first, then call
 # make again.
 
-without_tools := help clean distclean check check-long demo bench-boot bench-features bench-threads
+without_tools := help clean distclean check check-long demo bench-boot bench-features bench-policy
 goals := $(or $(MAKECMDGOALS),all)
 
 # $(call need,COMMAND,PACKAGE)
@@ -174,6 +174,19 @@ demo bench-boot bench-features bench-threads:
 	@$(MAKE) all
 	@$(script) tools/$@
 
+# The simulator of bench-policy: the policies and no more of the program.
+policy := $(patsubst %.c,$(O)/obj/%.o,$(wildcard tests/bench/policy*.c devices/virtio/mitigate*.c) tests/bench/measure.c)
+
+$(O)/bench/policy: $(policy)
+	@mkdir -p $(@D)
+	@echo '  LINK    $@'
+	@$(CC) $(CFLAGS) $(link) $(LDFLAGS) -o $@ $(policy)
+
+bench-policy:
+	@$(script) tools/install-deps $@
+	@$(MAKE) $(O)/bench/policy
+	@$(script) tools/$@
+
 # ---- the rest --------------------------------------------------------------------------------------
 
 install: $(O)/whelp
@@ -197,7 +210,7 @@ help:
 	@echo '  unit           the tests that need neither root nor KVM, under sanitizers; T=NAME picks some'
 	@echo '  bench-boot     time to a guest'"'"'s init, beside QEMU'
 	@echo '  bench-features netperf with each feature of the network device off or on, beside the full set'
-	@echo '  bench-threads  the tables of the threads that whelp comes from, re-run; tools/netbench measures anything else'
+	@echo '  bench-policy   mitigation policies on recorded and made-up traffic, simulated, beside the offline optimum'
 	@echo '  install        copy whelp to PREFIX/bin; install-strip strips it too'
 	@echo '  clean          remove what was compiled; distclean also what was downloaded'
 	@echo 'Variables:'

@@ -4,11 +4,11 @@
  *
  * A policy decides how to sleep once the ring is empty, and what a kick means. Between the two
  * comes the spin: a packet that comes soon is found without a kick and without a wake-up. How long
- * to look is KVM's halt polling. A sleep that a packet ended, and that the longest spin would have
- * saved, lets the spin grow; one that was longer than that ends spinning, as it would have been for
- * nothing. With the longest spin at the cost of a kick and a wake-up, spinning wastes no more CPU
- * than it can save. A spin that kept another thread from this CPU is worth nothing at all, however
- * short: there is no more of it for a while.
+ * to look is KVM's halt polling. A sleep that the longest spin would have saved lets the spin grow;
+ * two in a row that were longer than that end spinning, as it would have been for nothing (one is
+ * the pause between two bursts). With the longest spin at the cost of a kick and a wake-up,
+ * spinning wastes no more CPU than it can save. A spin that kept another thread from this CPU is
+ * worth nothing at all, however short: there is no more of it for a while.
  *
  * No packet waits because of a spin: it ends with the first.
  */
@@ -50,6 +50,7 @@ static void grow(const struct mitigate_config *config, struct mitigate_state *st
 {
 	uint64_t spin = 2 * state->spin;
 
+	state->long_idle = false;
 	if (now < state->hold_until)
 		return;
 	if (spin < gap)
@@ -62,7 +63,7 @@ static void grow(const struct mitigate_config *config, struct mitigate_state *st
 static void note_kick(const struct mitigate_config *config, struct mitigate_state *state,
 		      uint64_t now)
 {
-	uint64_t idle = now - state->idle_since, cost = config->kick_cost;
+	uint64_t idle = now - state->idle_since;
 
 	/* A kick that was asked for later says nothing about when the first packet came. */
 	if (state->kick_at != 1)
@@ -71,10 +72,13 @@ static void note_kick(const struct mitigate_config *config, struct mitigate_stat
 	 * The packet was there before the worker woke; which part of the cost that wait was is not
 	 * known. If the longest spin was of no use, it came later than that.
 	 */
-	if (idle - mitigate_min(idle, cost) > config->poll_max || state->spin == config->poll_max)
+	idle -= mitigate_min(idle, config->kick_cost / 2);
+	if (idle <= config->poll_max && state->spin != config->poll_max)
+		grow(config, state, idle, now);
+	else if (state->long_idle)
 		state->spin = 0;
 	else
-		grow(config, state, idle - mitigate_min(idle, cost / 2), now);
+		state->long_idle = true;
 }
 
 /* Kicks were off: when the first packet came is not known, but how many did. */
@@ -133,6 +137,7 @@ static struct mitigate_action answer(const struct mitigate_config *config,
 			policy->expired(state);
 		return mitigate_drain();
 	case MITIGATE_FOUND:
+		state->long_idle = false;
 		note_spin(state, sample, now);
 		return mitigate_drain();
 	case MITIGATE_MISSED:

@@ -386,15 +386,27 @@ static void test_spin(void **state)
 		{ KICKED, 1 * US, DRAIN },
 		/* no longer than the longest */
 		{ DRAINED(1), 0, SPIN(40 * US) },
-		/* which was not long enough */
+		/* which was not long enough, twice */
+		{ MISSED, 40 * US, SLEEP },
+		{ KICKED, 1 * US, DRAIN },
+		{ DRAINED(1), 0, SPIN(40 * US) },
 		{ MISSED, 40 * US, SLEEP },
 		{ KICKED, 1 * US, DRAIN },
 		{ DRAINED(1), 0, SLEEP },
 		{ KICKED, 5 * US, DRAIN },
 		{ DRAINED(1), 0, SPIN(5 * US) },
-		/* one that no spin would find */
+		/* one that no spin would find, a hit, and one again: it stays */
 		{ MISSED, 5 * US, SLEEP },
-		{ KICKED, 76 * US, DRAIN },
+		{ KICKED, 56 * US, DRAIN },
+		{ DRAINED(1), 0, SPIN(5 * US) },
+		{ FOUND, 1 * US, DRAIN },
+		{ DRAINED(1), 0, SPIN(5 * US) },
+		{ MISSED, 5 * US, SLEEP },
+		{ KICKED, 56 * US, DRAIN },
+		{ DRAINED(1), 0, SPIN(5 * US) },
+		{ MISSED, 5 * US, SLEEP },
+		/* two in a row: none */
+		{ KICKED, 56 * US, DRAIN },
 		{ DRAINED(1), 0, SLEEP },
 		{ KICKED, 1 * US, DRAIN },
 		/* a kick for nothing: no spin now, but later */
@@ -406,9 +418,11 @@ static void test_spin(void **state)
 		{ DRAINED(1), 0, SLEEP },
 		{ KICKED, 5 * US, DRAIN },
 		{ DRAINED(1), 0, SLEEP },
-		{ KICKED, 9990 * US, DRAIN },
+		{ KICKED, 9980 * US, DRAIN },
 		{ DRAINED(1), 0, SLEEP },
 		{ KICKED, 5 * US, DRAIN },
+		{ DRAINED(1), 0, SLEEP },
+		{ KICKED, 10 * US, DRAIN },
 		{ DRAINED(1), 0, SPIN(5 * US) },
 		{ MISSED, 5 * US, SLEEP, .preempted = true },
 		{ KICKED, 5 * US, DRAIN },
@@ -435,10 +449,11 @@ static void test_spin_instead_of_timer(void **state)
 		{ DRAINED(1), 0, SPIN(20 * US) },
 		{ MISSED, 20 * US, TIMED(499 * US, 192) },
 		{ EXPIRED, 480 * US, DRAIN },
-		/* none, few: it stays */
+		/* none: the spin stays as it is, and so does it past one long sleep */
 		{ DRAINED(0), 0, SLEEP },
 		{ KICKED, 1000 * US, DRAIN },
-		{ DRAINED(1), 0, TIMED(509 * US - 9 * US, 192) },
+		{ DRAINED(1), 0, SPIN(20 * US) },
+		{ MISSED, 20 * US, TIMED(500 * US, 192) },
 	};
 	struct mitigate_config config = usual;
 	struct table table;
