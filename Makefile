@@ -24,13 +24,14 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
-.PHONY: all unit check check-long demo bench-boot bench-features bench-policy install install-strip clean distclean help FORCE
+.PHONY: all unit check check-long demo bench-boot bench-features bench-policy bench-ring bench-programs bench-threads \
+	install install-strip clean distclean help FORCE
 
 # ---- what is needed --------------------------------------------------------------------------------
 # Asked only by goals that compile: demo, check and the benches install what is missing first, then call
 # make again.
 
-without_tools := help clean distclean check check-long demo bench-boot bench-features bench-policy
+without_tools := help clean distclean check check-long demo bench-boot bench-features bench-policy bench-ring bench-threads
 goals := $(or $(MAKECMDGOALS),all)
 
 # $(call need,COMMAND,PACKAGE)
@@ -146,7 +147,8 @@ unit: $(call programs,asan,$(run_asan)) $(call programs,tsan,$(run_tsan)) $(O)/o
 
 # ---- bench-ring's programs: what is shipped, with a driver and without main() ----------------------
 
-bench_parts = $(filter-out vmm/main.c,$(sources)) $(wildcard tests/bench/*.c) \
+bench_parts = $(filter-out vmm/main.c,$(sources)) \
+	$(filter-out tests/bench/measure.c tests/bench/policy%,$(wildcard tests/bench/*.c)) \
 	$(filter-out tests/driver/nic.c,$(wildcard tests/driver/*.c))
 counting = $(filter devices/virtio/net%,$(sources))
 
@@ -172,6 +174,11 @@ check-long:
 demo bench-boot bench-features bench-threads:
 	@$(script) tools/install-deps $@
 	@$(MAKE) all
+	@$(script) tools/$@
+
+bench-ring:
+	@$(script) tools/install-deps $@
+	@$(MAKE) all bench-programs
 	@$(script) tools/$@
 
 # The simulator of bench-policy: the policies and no more of the program.
@@ -211,6 +218,8 @@ help:
 	@echo '  bench-boot     time to a guest'"'"'s init, beside QEMU'
 	@echo '  bench-features netperf with each feature of the network device off or on, beside the full set'
 	@echo '  bench-policy   mitigation policies on recorded and made-up traffic, simulated, beside the offline optimum'
+	@echo '  bench-ring     the network device by itself: time per frame, beside a bare loop on the same tap'
+	@echo '  bench-threads  the tables of the threads that whelp comes from, re-run; tools/netbench measures anything else'
 	@echo '  install        copy whelp to PREFIX/bin; install-strip strips it too'
 	@echo '  clean          remove what was compiled; distclean also what was downloaded'
 	@echo 'Variables:'
