@@ -270,6 +270,7 @@ def test_a_session_that_failed_is_named():
     lines = ['running 5.0', 'begin 5.0', 'end 6.0', 'session 0 4.0 7.0 1.0 50.5 0', 'done']
     found = traffic.parse(lines)
     assert found['begin'] == 5.0 and found['sessions'][0]['rate'] == 50.5
+    assert traffic.parse(['out 0 hello there', 'out 0', *lines])['out'] == {0: ['hello there', '']}
     with pytest.raises(benchlib.Failed, match='session 1 ended too early, with status 3: no route'):
         traffic.parse([*lines[:-1], 'out 1 no route', 'session 1 0 0 0 0 3', 'done'])
     with pytest.raises(benchlib.Failed, match='did not come to its end: nbrun: no memory'):
@@ -374,6 +375,17 @@ def test_nbrun_passes_on_what_timed_sessions_print(nbrun):
     result = traffic.parse(converse(nbrun, 'timed', '2', '200', '20000', '-', 'sh', '-c', script))
     assert result['out'] == {0: ['hello', 'bye'], 1: ['hello', 'bye']}
     assert traffic.overlap(result) == 100
+
+
+def test_nbrun_has_whole_sessions_live_for_the_window(nbrun):
+    script = 'trap "date +%s.%N; exit 0" INT; date +%s.%N; while :; do sleep 0.01; done'
+    result = traffic.parse(converse(nbrun, 'whole', '2', '300', '20000', '-', 'sh', '-c', script))
+    for lines in result['out'].values():
+        start, end = map(float, lines)
+        assert result['begin'] <= start and end - result['begin'] >= 0.3 and end - start < 5
+    assert traffic.overlap(result) == 100
+    with pytest.raises(benchlib.Failed, match='ended too early, with status 7: gone'):
+        traffic.parse(converse(nbrun, 'whole', '1', '300', '20000', '-', 'sh', '-c', 'echo gone; exit 7'))
 
 
 def test_nbrun_reads_iperf3(nbrun):

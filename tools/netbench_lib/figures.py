@@ -59,39 +59,52 @@ TELLING = ('TcpRetransSegs', 'TcpExtTCPTimeouts', 'TcpExtTCPLostRetransmit', 'Tc
            'TcpExtTCPWantZeroWindowAdv', 'TcpExtTCPBacklogCoalesce', 'UdpInErrors', 'UdpRcvbufErrors', 'UdpSndbufErrors')
 
 
-def _arrived(case, sides):
-    """Datagrams per second that the receiver's programs got."""
-    seconds, grown = sides[-1]
-    return grown.get('UdpInDatagrams', 0) / seconds
-
-
 def _received_packets(case, host, guests, taps, nics):
     """Packets per second at the receiver's end of the wire."""
     if case['way'] == 'guest-guest':
         seconds, sums = probes.traffic_of(*guests[1], [nics[1]])
-        return sums.get('rx_packets', 0) / seconds
-    seconds, sums = probes.traffic_of(host[0]['files'], host[1]['files'], taps)
+    else:
+        seconds, sums = probes.traffic_of(host[0]['files'], host[1]['files'], taps)
     return sums.get('rx_packets', 0) / seconds
 
 
-def _figure(case, result, protocols, received):
-    """(figure, units of work per second, more metrics) of a run."""
+def _figure(case, result, datagrams, packets):
+    """(figure, units of work per second, more metrics) of a run. datagrams and packets: what arrived per second."""
     test = traffic.TESTS[case['test']]
     total = sum(session['rate'] for session in result['sessions'])
     if test.kind == 'ping':
         times = traffic.ping_times(result)
-        rate = times['received'] / (result['sessions'][0]['last'] - result['sessions'][0]['first'])
+        rate = times['received'] / (result['end'] - result['begin'])
         return times['avg'], rate, {'ping_min': times['min'], 'ping_max': times['max'], 'ping_mdev': times['mdev'],
                                     'ping_rate': rate, 'ping_lost': times['sent'] - times['received']}
     if test.kind == 'packets':
-        return received, received, {}
+        return packets, packets, {}
     if test.kind == 'rr':
         return total, total, {'latency': 1e6 * len(result['sessions']) / total if total else 0.0}
     more = {}
     if test.udp:
         more['sent'] = total
-        total = _arrived(case, protocols) * case['size'] * 8 / 1e6
+        total = datagrams * case['size'] * 8 / 1e6
     return total, total * 1e6 / 8 / KB, more
+
+
+def _cpu(host, guests, work):
+    """(metrics, {thread: percent}) of CPU time and what it was spent on."""
+    before, after = host[0]['files'], host[1]['files']
+    cpus, softirq = probes.busy(before, after)
+    seconds = after['/proc/stat'][0] - before['/proc/stat'][0]
+    used = {'host': max(0.0, cpus - (host[1]['self'] - host[0]['self']) / seconds)}
+    seconds = host[1]['threads_time'] - host[0]['threads_time']
+    threads = {name: 100 * busy / seconds
+               for name, busy in probes.thread_differences(host[0]['threads'], host[1]['threads']).items()}
+    if guests:
+        used['vmm'] = sum(threads.values()) / 100
+    for name, pair in zip(('guest', 'guest2'), guests):
+        used[name], _ = probes.busy(*pair)
+    metrics = {f'cpu_{name}': 100 * cpus for name, cpus in used.items()}
+    if work > 0:
+        metrics.update({f'sd_{name}': 1e6 * cpus / work for name, cpus in used.items()})
+    return {**metrics, 'cpu_softirq': 100 * softirq}, threads
 
 
 def _interrupts(guests, virtio, packet_rate):
@@ -113,64 +126,53 @@ def _exits(host, packet_rate):
             if count > 0 and re.search('exits|injections|halt_(attempted|successful|wakeup)', name)}
 
 
-def of_run(case, result, host, guests, taps=(), nics=(), virtio=()):
-    """A run as the journal has it.
-
-    result: traffic.parse's; host: both of Machine.look's; guests: both snapshots of each guest on the way, the
-    client's first. taps: the host's ends of the NICs nics, whose devices in the guests are virtio.
-    """
-    before, after = host[0]['files'], host[1]['files']
-    protocols = {'host': probes.protocols(before, after)}
-    for name, pair in zip(('guest', 'guest2'), guests):
-        protocols[name] = probes.protocols(*pair)
-    receiver = {'host-guest': 'guest', 'guest-host': 'host', 'guest-guest': 'guest2'}[case['way']]
-    sides = [protocols.get(receiver, protocols['host'])]
-    received = _received_packets(case, host, guests, taps, nics) if case['test'] == 'PKTGEN' else 0.0
-    figure, work, metrics = _figure(case, result, sides, received)
-    # Of UDP everything may be lost, where a flood leaves the receiver no time.
-    if work <= 0 and not traffic.TESTS[case['test']].udp:
-        raise benchlib.Failed('nothing came through')
-    demand = 1e6 / work if work > 0 else None
-
-    cpu, softirq = probes.busy(before, after)
-    seconds = after['/proc/stat'][0] - before['/proc/stat'][0]
-    cpu = max(0.0, cpu - (host[1]['self'] - host[0]['self']) / seconds)
-    seconds = host[1]['threads_time'] - host[0]['threads_time']
-    threads = {name: 100 * used / seconds
-               for name, used in probes.thread_differences(host[0]['threads'], host[1]['threads']).items()}
-    used = {'host': cpu}
-    if guests:
-        used['vmm'] = sum(threads.values()) / 100
-    for name, pair in zip(('guest', 'guest2'), guests):
-        used[name], _ = probes.busy(*pair)
-    for name, cpus in used.items():
-        metrics[f'cpu_{name}'] = 100 * cpus
-        if demand:
-            metrics[f'sd_{name}'] = cpus * demand
-    metrics['cpu_softirq'] = 100 * softirq
-
-    seconds, sums = probes.traffic_of(before, after, taps or ['lo'])
+def _per_packet(host, guests, taps, virtio):
+    """(metrics, exits by cause): packets, and what there was of each other thing per 1,000 of them."""
+    seconds, sums = probes.traffic_of(host[0]['files'], host[1]['files'], taps or ['lo'])
     packets = sums.get('rx_packets', 0) + sums.get('tx_packets', 0)
-    packet_rate = packets / seconds
-    exits = {}
+    metrics, exits = {}, {}
     if packets:
-        metrics.update(packets=packet_rate, packet_bytes=(sums['rx_bytes'] + sums['tx_bytes']) / packets,
+        metrics.update(packets=packets / seconds, packet_bytes=(sums['rx_bytes'] + sums['tx_bytes']) / packets,
                        drops=1000 * (sums['rx_drop'] + sums['tx_drop']) / packets)
         if guests:
-            metrics.update(_interrupts(guests, virtio, packet_rate))
-        exits = _exits(host, packet_rate)
+            metrics.update(_interrupts(guests, virtio, packets / seconds))
+        exits = _exits(host, packets / seconds)
         if 'exits' in exits:
             metrics['exits'] = exits.pop('exits')
-    if host[1]['whelp']:
-        for name, counter in (('kicks', 'kicks'), ('interrupts_sent', 'interrupts')):
+    for name, counter in (('kicks', 'kicks'), ('interrupts_sent', 'interrupts')):
+        if host[1]['whelp']:
             value = benchlib.per_thousand(host[0]['whelp'], host[1]['whelp'], counter)
             if value is not None:
                 metrics[name] = value
-    out = sum(grown.get('TcpOutSegs', 0) / seconds for seconds, grown in protocols.values())
-    again = sum(grown.get('TcpRetransSegs', 0) / seconds for seconds, grown in protocols.values())
-    if out:
-        metrics['retrans'] = 1000 * again / out
-    metrics['overlap'] = traffic.overlap(result)
+    return metrics, exits
+
+
+def _retransmitted(protocols):
+    """Segments sent again, per 1,000 sent, by all sides."""
+    sent, again = (sum(grown.get(name, 0) / seconds for seconds, grown in protocols.values())
+                   for name in ('TcpOutSegs', 'TcpRetransSegs'))
+    return {'retrans': 1000 * again / sent} if sent else {}
+
+
+def of_run(case, result, host, guests, taps=(), nics=(), virtio=()):
+    """A run as the journal has it.
+
+    result: traffic.parse's; host: both of Machine.look's; guests: both snapshots of each guest on the way, the client's
+    first. taps: the host's ends of the NICs nics, whose devices in the guests are virtio.
+    """
+    protocols = {'host': probes.protocols(host[0]['files'], host[1]['files'])}
+    for name, pair in zip(('guest', 'guest2'), guests):
+        protocols[name] = probes.protocols(*pair)
+    receiver = {'host-guest': 'guest', 'guest-host': 'host', 'guest-guest': 'guest2'}[case['way']]
+    seconds, grown = protocols.get(receiver, protocols['host'])
+    packets = _received_packets(case, host, guests, taps, nics) if case['test'] == 'PKTGEN' else 0.0
+    figure, work, metrics = _figure(case, result, grown.get('UdpInDatagrams', 0) / seconds, packets)
+    # Of UDP everything may be lost, where a flood leaves the receiver no time.
+    if work <= 0 and not traffic.TESTS[case['test']].udp:
+        raise benchlib.Failed('nothing came through')
+    cpu, threads = _cpu(host, guests, work)
+    per_packet, exits = _per_packet(host, guests, taps, virtio)
+    metrics.update(**cpu, **per_packet, **_retransmitted(protocols), overlap=traffic.overlap(result))
     return {
         'figure': round(figure, 4), 'window': round(result['end'] - result['begin'], 6),
         'metrics': {name: round(value, 5) for name, value in metrics.items()},

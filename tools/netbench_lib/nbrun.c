@@ -15,15 +15,18 @@
  *	netperf  lines of netperf's -D: a figure, for how long, and when that ended
  *	iperf3   lines of iperf3's -i: a figure, from when to when by its own clock, which the first line's arrival sets
  *	timed    not at all: a session works while it runs; what it prints, also when it is ended, is passed on
+ *	whole    likewise, but for programs that sum up all of their life: they live for the window only, and are
+ *	         ended with it
  *
- * The load is on from before the first word that is said here until after the last one that is read, so whoever
- * started nbrun may look at things at leisure in between. It reads words from stdin, a line each:
+ * Except in mode whole, the load is on from before the first word that is said here until after the last one that is
+ * read, so whoever started nbrun may look at things at leisure in between. It reads words from stdin, a line each:
  *
  *	running				written: all sessions are at work
  *	go				read: the window begins
  *	begin TIME			written, at once; end TIME when it is over
  *	stop				read: the sessions are ended
- *	out NUMBER LINE			what a session printed: all in mode timed, else its last words if it ended early
+ *	out NUMBER LINE			what a session printed: all in modes timed and whole, else its last words if it
+ *					ended early
  *	session NUMBER FIRST LAST COVERED RATE STATUS
  *					when it was seen at work; how much of the window that covers, in seconds; the
  *					mean figure in it; its exit status if it ended early, else 0
@@ -54,8 +57,8 @@
 /* Seconds that a session of mode timed gets to start. */
 #define SETTLE		0.2
 
-enum mode { NETPERF, IPERF3, TIMED, MODES };
-static const char *const mode_names[MODES] = { "netperf", "iperf3", "timed" };
+enum mode { NETPERF, IPERF3, TIMED, WHOLE, MODES };
+static const char *const mode_names[MODES] = { "netperf", "iperf3", "timed", "whole" };
 
 struct interval {
 	double start, end, rate;
@@ -66,6 +69,7 @@ struct session {
 	int fd;
 	int status;
 	bool ended;
+	bool early;
 	double first, last, zero;
 	struct interval *intervals;
 	size_t count, room;
@@ -77,6 +81,7 @@ struct session {
 struct run {
 	enum mode mode;
 	int count;
+	int barrier;
 	double window, limit, started, begin, end;
 	const char *snap;
 	bool listening;
@@ -208,7 +213,13 @@ static void start(struct run *run, char **command)
 		session->fd = out[0];
 	}
 	close(barrier[0]);
-	close(barrier[1]);
+	run->barrier = barrier[1];
+}
+
+static void release(struct run *run)
+{
+	run->started = now();
+	close(run->barrier);
 }
 
 static void add_interval(struct session *session, double start, double end, double rate)
@@ -257,7 +268,7 @@ static void take_line(struct run *run, struct session *session)
 		add_interval(session, end - seconds, end, rate);
 	else if (run->mode == IPERF3)
 		take_iperf3_line(session, line);
-	else if (run->mode == TIMED)
+	else if (run->mode >= TIMED)
 		printf("out %d %s\n", (int)(session - run->sessions), line);
 }
 
@@ -288,7 +299,7 @@ static void pump_session(struct run *run, struct session *session)
 	close(session->fd);
 	session->fd = -1;
 	session->ended = true;
-	if (run->mode == TIMED)
+	if (run->mode >= TIMED)
 		session->last = now();
 	while (waitpid(session->pid, &session->status, 0) < 0 && errno == EINTR)
 		;
@@ -385,7 +396,7 @@ static void pump_until(struct run *run, double when)
 static void stop(struct run *run)
 {
 	/* ping tells its figures at SIGINT. */
-	for (int signal = run->mode == TIMED ? SIGINT : SIGTERM;; signal = SIGKILL) {
+	for (int signal = run->mode >= TIMED ? SIGINT : SIGTERM;; signal = SIGKILL) {
 		double limit = now() + 10;
 
 		for (int i = 0; i < run->count; i++)
@@ -406,7 +417,7 @@ static void mark(const char *what, double when)
 	fflush(stdout);
 }
 
-/* Mode timed: all that runs is at work, from the start until now. */
+/* Modes timed and whole: all that runs is at work, from the start until now. */
 static void assume_work(struct run *run)
 {
 	for (int i = 0; i < run->count; i++) {
@@ -419,8 +430,33 @@ static void assume_work(struct run *run)
 	}
 }
 
+static void note_early(struct run *run)
+{
+	for (int i = 0; i < run->count; i++)
+		run->sessions[i].early = run->sessions[i].ended;
+}
+
+static void measure_whole(struct run *run)
+{
+	mark("running", now());
+	wait_word(run, "go");
+	snapshot_at(run, "begin");
+	release(run);
+	run->begin = run->started;
+	mark("begin", run->begin);
+	pump_until(run, run->begin + run->window);
+	note_early(run);
+	assume_work(run);
+	run->end = now();
+	stop(run);
+	mark("end", run->end);
+	snapshot_at(run, "end");
+	wait_word(run, "stop");
+}
+
 static void measure(struct run *run)
 {
+	release(run);
 	if (run->mode == TIMED) {
 		pump_until(run, now() + SETTLE);
 		assume_work(run);
@@ -442,14 +478,14 @@ static void measure(struct run *run)
 	wait_seen(run, run->end);
 }
 
-static void report(struct run *run, bool *early)
+static void report(struct run *run)
 {
 	for (int i = 0; i < run->count; i++) {
 		struct session *session = &run->sessions[i];
 		double covered = 0, work = 0;
 		int status = 0;
 
-		if (run->mode == TIMED)
+		if (run->mode >= TIMED)
 			add_interval(session, session->first, session->last, 0);
 		for (size_t k = 0; k < session->count; k++) {
 			const struct interval *interval = &session->intervals[k];
@@ -461,10 +497,10 @@ static void report(struct run *run, bool *early)
 				work += (to - from) * interval->rate;
 			}
 		}
-		if (early[i])
+		if (session->early)
 			status = WIFSIGNALED(session->status) ? 128 + WTERMSIG(session->status) :
 				 WEXITSTATUS(session->status);
-		if (run->mode != TIMED && early[i])
+		if (run->mode < TIMED && session->early)
 			printf("out %d %s\n", i, session->last_line);
 		printf("session %d %.6f %.6f %.6f %.4f %d\n", i, session->first, session->last, covered,
 		       covered > 0 ? work / covered : 0, status);
@@ -484,7 +520,6 @@ static double milliseconds(const char *text)
 
 static void run_sessions(char **argv)
 {
-	static bool early[MOST_SESSIONS];
 	struct run run = { .count = atoi(argv[1]), .window = milliseconds(argv[2]),
 			   .limit = milliseconds(argv[3]), .snap = argv[4] };
 
@@ -498,12 +533,14 @@ static void run_sessions(char **argv)
 	if (!run.sessions)
 		die("no memory");
 	start(&run, argv + 5);
-	run.started = now();
-	measure(&run);
-	for (int i = 0; i < run.count; i++)
-		early[i] = run.sessions[i].ended;
-	stop(&run);
-	report(&run, early);
+	if (run.mode == WHOLE) {
+		measure_whole(&run);
+	} else {
+		measure(&run);
+		note_early(&run);
+		stop(&run);
+	}
+	report(&run);
 }
 
 int main(int argc, char **argv)
