@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +20,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / 'tools'))
 import benchlib  # noqa: E402
-from netbench_lib import figures, journal, machines, options, plan, probes, report, report_html, tables, traffic  # noqa: E402
+from netbench_lib import (figures, journal, machines, options, plan, probes, report, report_html, rounds,  # noqa: E402
+                          tables, traffic)
 
 
 def make_plan(*argv):
@@ -204,6 +206,94 @@ def test_what_was_given_up_is_not_tried_again_but_said():
     assert tables.gather(found, events)['left_out'] == ['round 1, TCP_RR host-guest 1 B: it burned']
 
 
+# ---- labs that fail --------------------------------------------------------------------------------
+
+
+class Labs:
+    """In the place of rounds.run_lab: what happens in each lab is a list of what to do instead of a set's measurement."""
+
+    def __init__(self, *scripts):
+        self.scripts = list(scripts)
+        self.calls = []
+
+    def __call__(self, wanted, lab, sets, files, staging, without, on_event):
+        script = self.scripts.pop(0) if self.scripts else {}
+        machines = [entry['name'] for entry in lab['machines'] if entry['name'] not in without]
+        self.calls.append((machines, [entry['id'] for entry in sets]))
+        for name in machines:
+            if name in script.get('no_boot', ()):
+                on_event({'event': 'no_boot', 'machine': name})
+                raise benchlib.Failed(f'{name} ended')
+            on_event({'event': 'booted', 'machine': name, 'seconds': 1, 'releases': []})
+        for entry in sets:
+            on_event({'event': 'begun', 'set': entry['id']})
+            for name in entry['machines']:
+                if name not in machines:
+                    on_event({'event': 'left_out', 'set': entry['id'], 'case': entry['case'], 'machine': name, 'why': 'no'})
+                    continue
+                if script.get('fault') == (entry['case'], name):
+                    raise benchlib.Failed('the lab burned')
+                event = run_event(entry['case'], entry['id'], name, 1.0)
+                del event['lab']
+                on_event(event)
+            on_event({'event': 'set', 'set': entry['id']})
+        on_event({'event': 'end'})
+
+
+@pytest.fixture
+def campaign(tmp_path, monkeypatch):
+    """campaign(scripts...) runs one of two machines and two tests; gives the labs' calls and the events."""
+    def run(*scripts):
+        wanted = make_plan('--variant', 'a', '--variant', 'b', '--tests', 'TCP_RR,PING', '--rounds', '1')
+        labs = Labs(*scripts)
+        monkeypatch.setattr(rounds, 'run_lab', labs)
+        kept = journal.Journal(tmp_path / 'journal.jsonl')
+        rounds.Campaign(wanted, kept, {}, tmp_path).run()
+        kept.close()
+        return labs.calls, tables.gather(wanted, kept.events)
+    return run
+
+
+def cells_of(result):
+    return [(cell['test'], cell['machine']) for cell in result['cells']]
+
+
+ALL = [('TCP_RR', 'a'), ('TCP_RR', 'b'), ('PING', 'a'), ('PING', 'b')]
+
+
+def test_a_lab_that_fails_is_repeated_from_the_set_it_was_at(campaign):
+    calls, result = campaign({'fault': (1, 'b')})
+    assert calls == [(['a', 'b'], ['0.0.0.0', '0.0.1.0']), (['a', 'b'], ['0.0.1.0'])]
+    assert cells_of(result) == ALL and all(cell['figure']['n'] == 1 for cell in result['cells'])
+    assert result['left_out'] == [] and result['faults'] == ['the lab burned']
+
+
+def test_a_set_that_fails_twice_is_given_up_and_the_next_one_measured(campaign, capsys):
+    calls, result = campaign({'fault': (0, 'b')}, {'fault': (0, 'b')})
+    assert calls[-1] == (['a', 'b'], ['0.0.1.0']) and len(calls) == 3
+    assert cells_of(result) == [('PING', 'a'), ('PING', 'b')]
+    assert result['left_out'] == ['round 1, TCP_RR host-guest 1 B: the lab burned']
+    assert 'the lab burned; given up' in capsys.readouterr().err
+
+
+def test_a_machine_that_does_not_boot_twice_is_left_out_and_the_others_measured(campaign):
+    calls, result = campaign({'no_boot': ['b']}, {'no_boot': ['b']})
+    assert [machines for machines, _ in calls] == [['a', 'b'], ['a', 'b'], ['a']]
+    assert cells_of(result) == [('TCP_RR', 'a'), ('PING', 'a')]
+    assert len(result['left_out']) == 2 and all(', b: ' in line for line in result['left_out'])
+
+
+def test_a_machine_that_boots_at_the_second_try_is_measured(campaign):
+    calls, result = campaign({'no_boot': ['a']})
+    assert len(calls) == 2 and cells_of(result) == ALL and result['left_out'] == []
+
+
+def test_when_nothing_boots_it_ends(campaign):
+    calls, result = campaign(*[{'no_boot': ['a', 'b']}] * 20)
+    assert len(calls) < 8 and result['cells'] == []
+    assert len(result['left_out']) >= 2
+
+
 # ---- the machines' command lines -------------------------------------------------------------------
 
 
@@ -226,6 +316,28 @@ def test_command_lines():
     assert 'tapif=nb1g0n0' in words('--peer', 'kvmtool', '--kvmtool', '/bin/true')
     loops = make_plan('--peer', 'loopback')['machines']
     assert machines.Machine(loops[0], 7, FILES, {'host-guest'}, '/d', []).server_address('host-guest') == '198.18.7.1'
+
+
+def test_a_terminal_as_a_socket(tmp_path):
+    """As kvmtool's second serial port: every byte as it is, both ways."""
+    ours, terminal = os.openpty()
+    machines.PtyRelay(os.ttyname(terminal), str(tmp_path / 'serial'))
+    sent = bytes(range(256))
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(str(tmp_path / 'serial'))
+        client.sendall(sent)
+        got = b''
+        while len(got) < len(sent):
+            got += os.read(ours, 4096)
+        assert got == sent
+        os.write(ours, sent)
+        got = b''
+        while len(got) < len(sent):
+            got += client.recv(4096)
+        assert got == sent
+    os.close(terminal)
+    os.close(ours)
 
 
 def test_client_commands():

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import tty
 
 import benchlib
 from netbench_lib import probes
@@ -82,6 +83,7 @@ class PtyRelay(threading.Thread):
     def __init__(self, terminal, path):
         super().__init__(daemon=True)
         self._terminal = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
+        tty.setraw(self._terminal)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen(1)
