@@ -348,6 +348,11 @@ def test_client_commands():
         return ' '.join(map(str, traffic.client(case, '198.18.1.2', 5, programs)))
     assert re.search(r'-t TCP_RR .* -f x -- -r 100,100$', client('TCP_RR:100'))
     assert re.search(r'-t UDP_STREAM .* -D 0.5 .* -f m -- -m 64 -M 64$', client('UDP_STREAM:64'))
+    assert ' -s ' not in client('TCP_RR')
+    (case,) = make_plan('--tests', 'TCP_RR', '--sessions', '64')['cases']
+    waits = [int(re.search(r' -s (\d+) ', ' '.join(map(str, traffic.client(case, 'x', 5, programs, attempt))))[1])
+             for attempt in range(3)]
+    assert 1 <= waits[0] and waits[1:] == [2 * waits[0], 4 * waits[0]]
     assert client('IPERF3_R:1K').endswith('-l 1024 -R') and '-p %p' in client('IPERF3')
     assert client('PING') == 'ping -q -f -n -s 56 198.18.1.2'
     assert [traffic.interval(seconds) for seconds in (0.2, 1, 5, 100)] == [0.1, 0.1, 0.5, 1.0]

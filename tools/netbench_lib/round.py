@@ -156,13 +156,14 @@ class Lab:
                 machine.guests[-1 if case['way'] == 'guest-guest' else 0].run(
                     'killall netserver; netserver >/dev/null')
 
-    def run_once(self, machine, case):
+    def run_once(self, machine, case, attempt):
         """(nbrun's result, the host's looks at both ends)"""
         way, seconds, patience = case['way'], self.spec['seconds'], 2 * traffic.patience(case)
         in_guest = way != 'host-guest'
         involved = machine.involved(way)
         others = involved[1:] if in_guest else involved
-        command = traffic.client(case, machine.server_address(way), seconds, IN_GUEST if in_guest else self.files)
+        command = traffic.client(case, machine.server_address(way), seconds, IN_GUEST if in_guest else self.files,
+                                 attempt)
         argv = traffic.nbrun(NBRUN if in_guest else self.files['nbrun'], case, seconds,
                              SNAPSHOTS if in_guest else '-', command)
         runner = traffic.InGuest(machine.guests[0].channel, argv) if in_guest else \
@@ -184,16 +185,18 @@ class Lab:
             runner.close()
         return result, looks
 
-    def measure(self, machine, case):
+    def measure(self, machine, case, attempt):
         """A run's figures."""
         self.prepare(machine, case)
         try:
-            result, looks = self.run_once(machine, case)
+            result, looks = self.run_once(machine, case, attempt)
         finally:
             self.clean_up(machine, case)
         overlap = traffic.overlap(result)
         if overlap < self.spec['overlap']:
-            raise Discard(f'all sessions worked for {overlap:.0f} % of the time only')
+            idle = traffic.idle(result)
+            raise Discard(f'{idle} of {case["sessions"]} sessions never got to work' if idle else
+                          f'all sessions worked for {overlap:.0f} % of the time only')
         way = case['way']
         involved = machine.involved(way)
         guests = [guest.snapshots() for guest in involved]
@@ -208,15 +211,15 @@ class Lab:
             if name not in self.machines:
                 say(event='left_out', set=entry['id'], case=entry['case'], machine=name, why='it did not boot, twice')
                 continue
-            for number in range(1, TRIES + 1):
+            for attempt in range(TRIES):
                 since = time.monotonic()
                 try:
-                    run = self.measure(self.machines[name], case)
+                    run = self.measure(self.machines[name], case, attempt)
                 except benchlib.Failed as err:
                     # A guest that is gone is the lab's end; what only failed is tried again.
                     for guest in self.machines[name].guests:
                         guest.alive()
-                    say(event='discarded' if number < TRIES else 'left_out', set=entry['id'], case=entry['case'],
+                    say(event='discarded' if attempt + 1 < TRIES else 'left_out', set=entry['id'], case=entry['case'],
                         machine=name, why=str(err))
                     continue
                 say(event='run', set=entry['id'], case=entry['case'], machine=name,

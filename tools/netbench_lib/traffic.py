@@ -58,14 +58,22 @@ def interval(seconds):
     return round(min(1.0, max(0.1, seconds / 10)), 2)
 
 
-def client(case, address, seconds, programs):
+def settling(case, attempt):
+    """Seconds between a netperf's setup and its start. All sessions set up while none floods yet what they set up over;
+    if that was not long enough for all, the next attempt is more patient."""
+    if case['sessions'] == 1:
+        return 0
+    return (1 + case['sessions'] // (8 if benchlib.in_lab() else 32)) * 2 ** attempt
+
+
+def client(case, address, seconds, programs, attempt=0):
     """A client's command line; `programs` has netperf, ping and iperf3 where it runs."""
     name, size = case['test'], case['size']
     test = TESTS[name]
     if test.mode == 'netperf':
         sizes = ['-r', f'{size},{size}'] if test.kind == 'rr' else ['-m', size, '-M', size]
         return [programs['netperf'], '-H', address, '-t', name, '-l', FOREVER, '-D', interval(seconds), '-P', 0,
-                '-f', 'x' if test.kind == 'rr' else 'm', '--', *sizes]
+                *(['-s', settling(case, attempt)] if settling(case, attempt) else []), '-f', 'x' if test.kind == 'rr' else 'm', '--', *sizes]
     if test.mode == 'iperf3':
         more = {'IPERF3_R': ['-R'], 'IPERF3_UDP': ['-u', '-b', 0]}.get(name, [])
         return [programs['iperf3'], '-c', address, '-p', '%p', '--forceflush', '-f', 'm', '-i', interval(seconds),
@@ -97,7 +105,7 @@ def nbrun(program, case, seconds, snapshots, command):
 
 def patience(case):
     """Seconds for a step of nbrun: emulated guests, or many sessions, take long to get going."""
-    return 60 + case['sessions']
+    return 60 + case['sessions'] + settling(case, 2)
 
 
 # ---- running ---------------------------------------------------------------------------------------
@@ -213,6 +221,11 @@ def parse(lines):
             last = (found['out'].get(number) or ['without a word'])[-1]
             raise benchlib.Failed(f'session {number} ended too early, with status {session["status"]}: {last}')
     return found
+
+
+def idle(result):
+    """How many sessions were never seen at work."""
+    return sum(not session['first'] for session in result['sessions'])
 
 
 def overlap(result):
