@@ -30,6 +30,7 @@ struct mitigate_config {
 	uint64_t kick_cost;
 	uint64_t overshoot; /* measured: how late a timer of this host wakes */
 	unsigned ring;	    /* places in the ring */
+	bool crowded;	    /* known beforehand: others want the worker's CPU */
 };
 
 enum mitigate_event {

@@ -23,11 +23,11 @@
  * such gaps costs less than any sleep (tests/bench/policy_optimum.c shows it), to a worker with a
  * CPU for itself.
  *
- * Where others want the worker's CPU (a spin was in the way), a kick takes it from them for each
- * packet, and the timed sleep is used even if it lasts too long. A kick may even stop the sender
- * before it has filled in its second packet: bulk looks like request and response then. So after 64
- * drains of one packet in a row a timer of the shortest length is tried, and stays if it gathers
- * several; else it takes twice as many until the next try.
+ * Where others want the worker's CPU (a spin was in the way, or it is known), a kick takes it from
+ * them for each packet, and the timed sleep is used even if it lasts too long. A kick may even stop
+ * the sender before it has filled in its second packet: bulk looks like request and response then.
+ * So after 64 drains of one packet in a row a timer of the shortest length is tried, and stays if
+ * it gathers several; else it takes twice as many until the next try.
  */
 #include "devices/virtio/mitigate_policy.h"
 
@@ -107,9 +107,10 @@ static void adaptive_drained(const struct mitigate_config *config, struct mitiga
 }
 
 /* Others want the worker's CPU: see the head. */
-static bool is_crowded(const struct mitigate_state *state, uint64_t now)
+static bool is_crowded(const struct mitigate_config *config, const struct mitigate_state *state,
+		       uint64_t now)
 {
-	return now < state->hold_until;
+	return config->crowded || now < state->hold_until;
 }
 
 /* How long to sleep with kicks off; 0: not at all. */
@@ -122,15 +123,17 @@ static uint64_t timer_length(const struct mitigate_config *config,
 	/* Fewer than two packets come meanwhile. */
 	if (wait < 2 * gap)
 		return 0;
-	if (!is_crowded(state, now) && (gap <= config->poll_max || wait < 2 * overshoot))
+	if (!is_crowded(config, state, now) && (gap <= config->poll_max || wait < 2 * overshoot))
 		return 0;
 	wait = mitigate_min(wait - mitigate_min(wait, overshoot), state->adaptive.period);
 	return wait > shortest(config) ? wait : shortest(config);
 }
 
-static bool should_try(const struct mitigate_state *state, uint64_t now)
+static bool should_try(const struct mitigate_config *config, const struct mitigate_state *state,
+		       uint64_t now)
 {
-	return is_crowded(state, now) && state->adaptive.singles >= state->adaptive.patience;
+	return is_crowded(config, state, now) &&
+	       state->adaptive.singles >= state->adaptive.patience;
 }
 
 static struct mitigate_action adaptive_rest(const struct mitigate_config *config,
@@ -142,7 +145,7 @@ static struct mitigate_action adaptive_rest(const struct mitigate_config *config
 		return mitigate_sleep();
 	if (state->adaptive.packets > 1) {
 		length = timer_length(config, state, now);
-	} else if (should_try(state, now)) {
+	} else if (should_try(config, state, now)) {
 		state->adaptive.trying = true;
 		state->adaptive.singles = 0;
 		length = shortest(config);

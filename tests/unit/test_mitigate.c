@@ -323,7 +323,14 @@ static void test_adaptive_crowded(void **state)
 	assert_int_equal(action.until, 0);
 	action = singles(&table, 1);
 	assert_int_equal(action.until - table.now, config.overshoot);
+	/* it is known beforehand, and there is no spin that could show it */
+	config.poll_max = 0;
+	config.crowded = true;
+	start(&table, &config, MITIGATE_ADAPTIVE);
+	action = singles(&table, 64);
+	assert_int_equal(action.until - table.now, config.overshoot);
 	/* nobody does: none is */
+	config.crowded = false;
 	config.poll_max = 0;
 	start(&table, &config, MITIGATE_ADAPTIVE);
 	action = singles(&table, 10000);
@@ -508,6 +515,7 @@ static void random_config(struct mitigate_config *config, uint64_t *seed)
 		.kick_cost = policy_below(seed, US << policy_below(seed, 10)),
 		.overshoot = policy_below(seed, US << policy_below(seed, 8)),
 		.ring = rings[policy_below(seed, ARRAY_SIZE(rings))],
+		.crowded = policy_below(seed, 4) == 0,
 	};
 }
 
