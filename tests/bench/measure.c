@@ -298,7 +298,7 @@ int measure_costs(struct measured *measured, unsigned rounds)
 		err = measure_timers(&measured->costs, rounds);
 	if (err)
 		return err;
-	measured->costs.look = MAX(time_looking(), 1);
+	measured->costs.look = MAX(time_looking(), UINT64_C(1));
 	measure_sending(measured);
 	return 0;
 }

@@ -23,7 +23,8 @@ static const char usage[] =
 	"files, and prints a line of JSON for each trace and seed. The numbers, in ns: kick,\n"
 	"kick_latency, timer_set, timer, overshoot_min, overshoot_max, look, send, as measure "
 	"prints\n"
-	"them; latency, the policies' bound; packets in a made-up trace; seeds, and the first "
+	"them; latency, the policies' bound (or their own time if longer); packets in a made-up "
+	"trace; seeds, and the first "
 	"seed.\n";
 
 /* What is compared. `poll`: spins as long as a kick costs, else none. `crowded`: as in the config.
@@ -125,7 +126,8 @@ static int run_variant(const struct policy_trace *trace, const struct numbers *n
 	const struct mitigate_config config = {
 		.kind = variant->kind,
 		.period = variant->period,
-		.latency = numbers->latency,
+		/* As the option has it by default. */
+		.latency = MAX(numbers->latency, variant->period),
 		.poll_max = variant->poll ? costs->kick + costs->kick_latency : 0,
 		.kick_cost = costs->kick + costs->kick_latency,
 		.overshoot = (costs->overshoot_min + costs->overshoot_max) / 2,
@@ -216,7 +218,7 @@ static bool take_number(struct numbers *numbers, const char *word)
 
 static int run(int argc, char **argv)
 {
-	struct numbers numbers = { .latency = 500 * US, .packets = 1000, .seeds = 1, .seed = 1 };
+	struct numbers numbers = { .latency = 200 * US, .packets = 1000, .seeds = 1, .seed = 1 };
 	int words = 0, status = 0;
 
 	while (words < argc && strchr(argv[words], '=')) {
