@@ -11,6 +11,13 @@
 
 #include "devices/virtio/net_pair.h"
 
+/*
+ * Of long batches in a row not each is timed: they are all alike, and two looks at the clock would
+ * cost more than all else that is counted.
+ */
+#define LONG_BATCH   16u
+#define TIMED_ONE_OF 8u
+
 void net_queue_reset(struct net_queue *q)
 {
 	q->active = q->blocked = q->spinning = false;
@@ -18,6 +25,7 @@ void net_queue_reset(struct net_queue *q)
 	q->used = q->moved = 0;
 	q->expired = false;
 	q->kicked_at = q->first_at = 0;
+	q->untimed = 0;
 	q->policy.ring = q->queue->vq.size;
 	mitigate_init(&q->policy, &q->state);
 }
@@ -148,7 +156,7 @@ static void show_used(struct net_queue *q)
 {
 	vq_publish(&q->queue->vq);
 	if (q->first_at) {
-		histogram_add(&q->counters.tap_to_used, loop_now() - q->first_at);
+		histogram_add(&q->counters.tap_to_used, net_clock() - q->first_at);
 		q->first_at = 0;
 	}
 	q->uninterrupted += q->used;
@@ -167,7 +175,11 @@ void net_queue_used(struct net_queue *q)
 
 void net_queue_first(struct net_queue *q)
 {
-	q->first_at = loop_now();
+	if (q->untimed && !q->kicked_at) {
+		q->untimed--;
+		return;
+	}
+	q->first_at = net_clock();
 	if (!q->kicked_at)
 		return;
 	histogram_add(&q->counters.kick_to_tap, q->first_at - q->kicked_at);
@@ -185,6 +197,10 @@ void net_queue_finish_batch(struct net_queue *q, unsigned frames)
 		return;
 	net_count(&c->batches, 1);
 	histogram_add(&c->batch_sizes, frames);
+	if (frames < LONG_BATCH)
+		q->untimed = 0;
+	else if (!q->untimed)
+		q->untimed = TIMED_ONE_OF - 1;
 	if (q->used)
 		show_used(q);
 	q->first_at = 0;

@@ -71,6 +71,12 @@ static inline uint64_t net_counter(const uint64_t *counter)
 	return counter_read(counter);
 }
 
+/* The time, for the counters alone; CLOCK_MONOTONIC, ns. */
+static inline uint64_t net_clock(void)
+{
+	return loop_now();
+}
+
 /* What the driver negotiated, for the workers; constant while they run. */
 struct net_mode {
 	unsigned header; /* bytes: 12, 20 with HASH_REPORT, 24 with UDP tunnels */
@@ -117,6 +123,7 @@ struct net_queue {
 	uint64_t asked;	     /* the policy, last */
 	uint64_t kicked_at;  /* the first kick whose frames have not yet gone out */
 	uint64_t first_at;   /* the batch's first frame went out or came in */
+	unsigned untimed;    /* that many batches to come are not timed */
 	struct net_counters counters;
 };
 

@@ -92,7 +92,7 @@ static int transmit(struct net_queue *tx, unsigned *packets)
 		if (popped <= 0)
 			break;
 		sent = send_chain(tx, &chain);
-		if (!*packets)
+		if (!*packets && sent != -EAGAIN)
 			net_queue_first(tx);
 		if (!net_transmit_account(tx, &chain, sent)) {
 			vq_unpop(vq, &chain);
@@ -110,8 +110,7 @@ bool net_queue_transmit(struct net_queue *tx)
 	unsigned packets = 0;
 	int popped;
 
-	if (vq_holds(vq, FULL(vq->size)))
-		net_count(&tx->counters.ring_full, 1);
+	net_count(&tx->counters.ring_full, vq_holds(vq, FULL(vq->size)));
 	popped = tx->pair->batch ? net_batch_transmit(tx, &packets) : transmit(tx, &packets);
 	net_queue_finish_batch(tx, packets);
 	/* A kick for nothing. */

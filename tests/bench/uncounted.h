@@ -8,6 +8,9 @@
 
 #include "devices/virtio/net_queue.h"
 
-#define net_count(counter, n) ((void)(counter), (void)(n))
+/* Nothing is worked out, either. */
+#define net_count(counter, n)	((void)(counter), (void)sizeof(n))
+#define histogram_add(h, value) ((void)(h), (void)sizeof(value))
+#define net_clock()		UINT64_C(0)
 
 #endif

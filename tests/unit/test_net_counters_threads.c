@@ -110,6 +110,25 @@ static void test_unwanted_interrupts(void **state)
 	assert_int_equal(counter_read(&tx->unwanted), 1);
 }
 
+/* Of four batches by one kick, the first is timed; one that is short is, again. */
+static void test_long_batches_in_a_row(void **state)
+{
+	const struct nic_setup setup = { .size = 256 };
+	struct nic *nic = *state;
+	const struct net_counters *tx = tx_of(nic);
+
+	nic->net.tuning.mitigation = MITIGATE_OFF;
+	nic_up(nic, &setup);
+	nic_expect_idle(nic);
+	send_frames(nic, 256);
+	send_frames(nic, 1);
+	end(nic);
+	assert_int_equal(tx->batches, 5);
+	assert_int_equal(histogram_count(&tx->batch_sizes), 5);
+	assert_int_equal(histogram_count(&tx->tap_to_used), 2);
+	assert_int_equal(histogram_count(&tx->kick_to_tap), 2);
+}
+
 /* Only the first of its batches finds the ring full. */
 static void full_ring(struct nic *nic, bool packed)
 {
@@ -320,6 +339,7 @@ int main(void)
 		FRESH(test_a_batch),
 		FRESH(test_received_batches),
 		FRESH(test_unwanted_interrupts),
+		FRESH(test_long_batches_in_a_row),
 		FRESH(test_a_full_ring),
 		FRESH(test_too_short_to_be_sent),
 		FRESH(test_too_short_to_be_received),
