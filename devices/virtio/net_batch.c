@@ -100,9 +100,10 @@ int net_batch_transmit(struct net_queue *tx, unsigned *packets)
 	int popped = gather(tx, b);
 	unsigned i;
 
-	if (b->count)
-		net_queue_first(tx);
 	send_all(tx, b);
+	/* When the first one was taken is not known before all are. */
+	if (b->count && b->results[0] != -EAGAIN)
+		net_queue_first(tx);
 	for (i = 0; i < b->count; i++)
 		if (!net_transmit_account(tx, &b->chains[i], b->results[i]))
 			break;
