@@ -247,6 +247,7 @@ static void net_deactivate(struct virtio_device *device)
 static void learn_costs(struct virtio_net *net)
 {
 	const struct net_tuning *t = &net->tuning;
+	bool crowded = affinity_cpus() <= MAX(net->guest_cpus, 1u);
 	struct net_costs costs = { 0 };
 
 	if (net->costs_known)
@@ -260,10 +261,11 @@ static void learn_costs(struct virtio_net *net)
 		.latency = t->latency_usecs * NS_PER_US,
 		.kick_cost = costs.kick,
 		.overshoot = costs.overshoot,
+		.crowded = crowded,
 	};
 	if (t->poll == NET_POLL_FIXED)
 		net->policy.poll_max = t->poll_usecs * NS_PER_US;
-	else if (t->poll == NET_POLL_AUTO && affinity_cpus() > MAX(net->guest_cpus, 1u))
+	else if (t->poll == NET_POLL_AUTO && !crowded)
 		net->policy.poll_max = costs.kick;
 }
 
