@@ -60,7 +60,7 @@ def argv(entry, files, nics, place, cmdline):
     common = {'kernel': files['kernel'], 'initrd': files['initrd']}
     memory = f'{files["memory"]}M'
     if entry['kind'] == 'whelp':
-        found = [files['program'], 'run', '--name', re.sub(r'[^A-Za-z0-9._-]', '-', entry['name']),
+        found = [files['program'], 'run', '--name', f'netbench-{os.getpid()}-{pathlib.Path(place).name}',
                  '--kernel', common['kernel'], '--initrd', common['initrd'], '--cmdline', cmdline,
                  '--memory', memory, '--cpus', entry['cpus'], '--serial', f'{place}/serial', '--stats', f'{place}/stats']
         return found + [word for nic in nics for word in ('--net', whelp_net(entry, nic))]
