@@ -87,8 +87,8 @@ struct net_backend_ops {
 	ssize_t (*send)(struct net_backend *backend, unsigned queue, const struct iovec *iov,
 			unsigned count);
 	/*
-	 * Gets ready for send_batch(), before any queue is used. 0 or -errno: then frames have to be
-	 * sent one by one. NULL: always so.
+	 * Gets ready for send_batch(), before any queue is used, and may be called again. 0 or
+	 * -errno: then frames have to be sent one by one. NULL: always so.
 	 */
 	int (*open_batches)(struct net_backend *backend);
 	/*

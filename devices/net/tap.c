@@ -199,8 +199,10 @@ static int tap_open_batches(struct net_backend *backend)
 {
 	struct tap *tap = to_tap(backend);
 
+	/* They stay from one life of the guest to the next. */
 	for (unsigned i = 0; i < backend->queues; i++) {
-		tap->queues[i].uring = tap_uring_open(tap->queues[i].fd);
+		if (!tap->queues[i].uring)
+			tap->queues[i].uring = tap_uring_open(tap->queues[i].fd);
 		if (!tap->queues[i].uring)
 			return -errno;
 	}

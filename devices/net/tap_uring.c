@@ -121,6 +121,8 @@ void tap_uring_close(struct tap_uring *uring)
 {
 	if (!uring)
 		return;
+	/* The kernel takes the ring apart later, and until then the tap would stay. */
+	io_uring_unregister_files(&uring->ring);
 	io_uring_queue_exit(&uring->ring);
 	free(uring);
 }
