@@ -350,7 +350,11 @@ static void test_no_timers(void **state)
 {
 	static const struct row rows[] = {
 		{ KICKED, 1 * MS, DRAIN }, { DRAINED(8), 0, SLEEP },  { KICKED, 1, DRAIN },
-		{ DRAINED(9), 0, SLEEP },  { KICKED, 1, DRAIN },      { DRAINED(20), 0, SLEEP },
+		{ DRAINED(20), 0, SLEEP }, { KICKED, 1, DRAIN },      { DRAINED(20), 0, SLEEP },
+		{ KICKED, 1, DRAIN },	   { DRAINED(20), 0, SLEEP }, { KICKED, 1, DRAIN },
+		{ DRAINED(20), 0, SLEEP }, { KICKED, 1, DRAIN },      { DRAINED(20), 0, SLEEP },
+		{ KICKED, 1, DRAIN },	   { DRAINED(20), 0, SLEEP }, { KICKED, 1, DRAIN },
+		{ DRAINED(20), 0, SLEEP }, { KICKED, 1, DRAIN },      { DRAINED(20), 0, SLEEP },
 		{ KICKED, 1, DRAIN },	   { DRAINED(20), 0, SLEEP },
 	};
 	struct mitigate_config config = usual_config;
