@@ -154,7 +154,9 @@ static void test_m5_iov(void **state)
 /* As mem_ptr() says, whichever region was hit before. */
 static void test_near_is_no_different(void **state)
 {
-	static const uint64_t lengths[] = { 0, 1, 2, P - 1, P, P + 1, 2 * P, 2 * P + 1, UINT64_MAX };
+	static const uint64_t lengths[] = {
+		0, 1, 2, P - 1, P, P + 1, 2 * P, 2 * P + 1, UINT64_MAX
+	};
 	const struct mem *mem = *state;
 	const struct mem_region *near = &mem->regions[0];
 
