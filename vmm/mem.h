@@ -49,7 +49,8 @@ void *mem_ptr(const struct mem *mem, uint64_t gpa, uint64_t len);
  * the one that was hit last. Where each user has its own, they are as good as the few that there
  * are.
  */
-void *mem_ptr_far(const struct mem *mem, const struct mem_region **near, uint64_t gpa, uint64_t len);
+void *mem_ptr_far(const struct mem *mem, const struct mem_region **near, uint64_t gpa,
+		  uint64_t len);
 
 static inline void *mem_ptr_near(const struct mem *mem, const struct mem_region **near,
 				 uint64_t gpa, uint64_t len)

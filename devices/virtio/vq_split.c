@@ -120,7 +120,8 @@ static int walk(struct virtqueue *vq, struct vq_chain *chain, const struct vring
 			chain->descriptors = walked;
 		if (d.flags & VRING_DESC_F_INDIRECT) {
 			if (nested || d.flags & VRING_DESC_F_NEXT)
-				return vq_kill(vq, "an indirect descriptor is nested or not the last");
+				return vq_kill(vq,
+					       "an indirect descriptor is nested or not the last");
 			return walk_indirect(vq, chain, d);
 		}
 		err = vq_add_buffer(vq, chain, d);

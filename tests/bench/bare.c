@@ -46,11 +46,10 @@ static void move_frames(struct bare_pair *p)
 
 	for (unsigned i = 0; i < s->burst; i++) {
 		const struct iovec *iov = &p->iov[i * s->buffers];
-		ssize_t n = rx ? readv(fd, iov, (int)s->buffers) :
-				 writev(fd, iov, (int)s->buffers);
+		ssize_t n = rx ? readv(fd, iov, (int)s->buffers) : writev(fd, iov, (int)s->buffers);
 
 		p->failed += n != packet;
-		gauge_frame(gauge);
+		gauge_frames(gauge, 1);
 	}
 }
 

@@ -19,12 +19,12 @@ struct bench {
 	bool bare; /* no device: a loop of writev or readv on the same files */
 	bool packed;
 	bool rx;
-	bool pin; /* threads to CPUs */
+	bool pin;      /* threads to CPUs */
 	unsigned size; /* of a frame, bytes, without the virtio-net header */
 	unsigned pairs;
-	unsigned ring;	    /* entries */
-	uint64_t ns;	    /* to measure for */
-	char net[256];	    /* more keys, as `whelp run --net` takes them; each begins with a comma */
+	unsigned ring; /* entries */
+	uint64_t ns;   /* to measure for */
+	char net[256]; /* more keys, as `whelp run --net` takes them; each begins with a comma */
 };
 
 /* Ends the program with a line on stderr. */

@@ -7,6 +7,7 @@
  */
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +21,14 @@
 #include "vmm/options_value.h"
 #include "vmm/util.h"
 
-#define SLOT	 3u
-#define CLASS	 0x020000
+#define SLOT	   3u
+#define CLASS	   0x020000
 #define MAX_QUEUES (2 * BENCH_MAX_PAIRS + 1)
 
 struct device {
 	struct subject subject;
 	struct net_config config;
+	pthread_mutex_t exits; /* of vCPUs, of which there are none */
 	struct virtio_net net;
 	struct virtio_pci pci;
 	struct driver driver;
@@ -65,6 +67,9 @@ static void make_device(struct device *d)
 		.tx_ring = (uint16_t)config->tx_ring,
 		.speed = config->speed,
 		.duplex = config->duplex,
+		.tuning = config->tuning,
+		.guest_cpus = d->subject.bench->pairs, /* the driver's threads */
+		.lock = &d->exits,
 	};
 
 	memcpy(options.wanted.word, config->wanted, sizeof(options.wanted.word));
@@ -81,9 +86,9 @@ static void make_device(struct device *d)
 static void negotiate(struct device *d)
 {
 	static const unsigned bits[] = {
-		VIRTIO_NET_F_CSUM,	  VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_MAC,
-		VIRTIO_NET_F_GUEST_TSO4,  VIRTIO_NET_F_HOST_TSO4,  VIRTIO_NET_F_MRG_RXBUF,
-		VIRTIO_NET_F_CTRL_VQ,	  VIRTIO_NET_F_CTRL_RX,	   VIRTIO_NET_F_MQ,
+		VIRTIO_NET_F_CSUM,	     VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_MAC,
+		VIRTIO_NET_F_GUEST_TSO4,     VIRTIO_NET_F_HOST_TSO4,  VIRTIO_NET_F_MRG_RXBUF,
+		VIRTIO_NET_F_CTRL_VQ,	     VIRTIO_NET_F_CTRL_RX,    VIRTIO_NET_F_MQ,
 		VIRTIO_RING_F_INDIRECT_DESC, VIRTIO_RING_F_EVENT_IDX, VIRTIO_F_RING_PACKED,
 		VIRTIO_F_IN_ORDER,
 	};
@@ -147,7 +152,7 @@ static void use_pairs(struct device *d, unsigned pairs)
 		struct virtio_net_ctrl_hdr header;
 		struct virtio_net_ctrl_mq mq;
 		uint8_t ack;
-	} *command;
+	} * command;
 	const unsigned queue = 2 * pairs;
 	uint64_t at = board_alloc(&d->subject.board, sizeof(*command), 8);
 	const struct ring_piece pieces[2] = { { at, offsetof(typeof(*command), ack) },
@@ -173,6 +178,7 @@ static void device_start(struct subject *subject)
 	unsigned pairs = subject->bench->pairs;
 
 	parse_options(d);
+	subject->movers = d->config.tuning.workers == NET_WORKERS_SPLIT ? 2 : 1;
 	make_device(d);
 	negotiate(d);
 	driver_msix_on(&d->driver);
@@ -197,6 +203,7 @@ static void device_stop(struct subject *subject)
 	for (unsigned i = 0; i < MAX_QUEUES; i++)
 		ring_fini(&d->rings[i]);
 	board_fini(&subject->board);
+	pthread_mutex_destroy(&d->exits);
 	free(d);
 }
 
@@ -215,8 +222,8 @@ static void add_sent(struct device *d, struct ring *ring, unsigned pair, unsigne
 
 	for (unsigned i = 0; i < count; i++)
 		pieces[i].gpa = subject_buffer(&d->subject, pair, frame, i, &pieces[i].len);
-	err = count > 1 ? ring_add_indirect(ring, pieces, count, 0, d) :
-			  ring_add(ring, pieces, count, 0, d);
+	err = count > 1 ? ring_add_indirect(ring, pieces, count, 0, d)
+			: ring_add(ring, pieces, count, 0, d);
 	if (err)
 		bench_die("a burst does not fit into the ring");
 }
@@ -280,6 +287,7 @@ struct subject *device_new(void)
 	if (!d)
 		bench_die("out of memory");
 	d->subject.ops = &device_ops;
+	pthread_mutex_init(&d->exits, NULL);
 	board_init(&d->subject.board);
 	return &d->subject;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the bench measures with: the time stamp counter, the CPU time of threads, and the instructions
- * that they retired, where the machine counts them.
+ * What the bench measures with: the time stamp counter, the CPU time of threads, and the
+ * instructions that they retired, where the machine counts them.
  */
 #ifndef WHELP_BENCH_METER_H
 #define WHELP_BENCH_METER_H
@@ -33,7 +33,8 @@ struct meter_rate {
 void meter_rate_start(struct meter_rate *rate);
 double meter_cycles_per_ns(const struct meter_rate *rate);
 
-/* Threads of this process that appeared since meter_mark(), the kernel's helpers for io_uring among them. */
+/* Threads of this process that appeared since meter_mark(), the kernel's for io_uring among them.
+ */
 struct meter_threads {
 	pid_t before[METER_MAX_THREADS];
 	unsigned before_count;
@@ -41,8 +42,8 @@ struct meter_threads {
 	unsigned count;
 	int counters[METER_MAX_THREADS]; /* of instructions, as many as were found then; or -1 */
 	unsigned counter_count;
-	bool user_only;			 /* they do not see the kernel's */
-	const char *missing;		 /* why there are none, or NULL */
+	bool user_only;	     /* they do not see the kernel's */
+	const char *missing; /* why there are none, or NULL */
 };
 
 void meter_mark(struct meter_threads *threads);
@@ -50,14 +51,16 @@ void meter_mark(struct meter_threads *threads);
 /* Finds them; again to find those that came later, too. */
 void meter_find(struct meter_threads *threads);
 
-/* Puts thread `id` (0: the caller) on the `nth` of the allowed CPUs, which are gone through in turn. */
+/* Puts thread `id` (0: the caller) on the `nth` of the allowed CPUs; after the last the first. */
 void meter_pin(pid_t id, const cpu_set_t *allowed, unsigned nth);
 
 /* Their CPU time so far, in ns. */
 uint64_t meter_cpu(const struct meter_threads *threads);
 
-/* Counts what those found retire, and threads that they start; meter_count(): so far, 0 if that is unknown. */
+/* Counts the instructions of those found, and of threads that they start. */
 void meter_count_start(struct meter_threads *threads);
+
+/* So far; 0 if that is unknown. */
 uint64_t meter_count(const struct meter_threads *threads);
 void meter_count_end(struct meter_threads *threads);
 

@@ -30,7 +30,9 @@ static void sum_up(struct iphdr *ip)
 
 void packet_make(struct packet *packet, unsigned size, uint16_t port)
 {
-	static const uint8_t others[2 * ETH_ALEN] = { 0x02, 0x77, 0, 0, 0, 1, 0x02, 0x77, 0, 0, 0, 2 };
+	static const uint8_t others[2 * ETH_ALEN] = {
+		0x02, 0x77, 0, 0, 0, 1, 0x02, 0x77, 0, 0, 0, 2
+	};
 	struct iphdr ip = {
 		.version = 4,
 		.ihl = 5,

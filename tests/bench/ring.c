@@ -6,11 +6,14 @@
  * who are to move it sleep; then they are woken, and what laid it out sleeps. Three things are
  * measured:
  * - the time from the first frame's passing the back end to the last one's, by the time stamp
- *   counter: the frame's cost while there is enough to do. Waking up is not in it.
+ *   counter: the frame's cost while there is enough to do. Waking up is not in it. Where frames
+ *   leave in batches it is that from the first batch to the last.
  * - the CPU time of the threads that move frames, over the whole run: with waking up and going to
  *   sleep, once a burst, and with what the kernel does on their account.
- * - the instructions of these threads, where the machine counts them. With several pairs a burst
- *   counts only if the pairs were busy at the same time, for the most part.
+ * - the instructions of these threads, where the machine counts them.
+ *
+ * With several pairs a burst counts only if the pairs were busy at the same time, for the most
+ * part.
  *
  * Prints one line of JSON.
  */
@@ -25,9 +28,9 @@
 #include "tests/bench/subject.h"
 #include "vmm/util.h"
 
-#define WARM_UP	    3u	 /* bursts */
+#define WARM_UP	    3u /* bursts */
 #define MAX_BURSTS  200000u
-#define MAX_TIMES   20u	 /* so many times as long as is measured may pass */
+#define MAX_TIMES   20u /* so many times as long as is measured may pass */
 #define MIN_OVERLAP 0.5
 #define NS_PER_S    1000000000ull
 
@@ -92,13 +95,16 @@ static void note_burst(struct run *run)
 {
 	double cycles = 0, rate = 0;
 
+	for (unsigned i = 0; i < run->bench.pairs; i++)
+		if (!run->wire->gauges[i].timed)
+			bench_die("a burst leaves in one batch: there is nothing to time");
 	if (overlap(run) < MIN_OVERLAP) {
 		run->apart++;
 		return;
 	}
 	for (unsigned i = 0; i < run->bench.pairs; i++) {
 		const struct gauge *g = &run->wire->gauges[i];
-		double each = (double)(g->last - g->first) / (run->subject->burst - 1);
+		double each = (double)(g->last - g->first) / (double)g->timed;
 
 		cycles += each / run->bench.pairs;
 		rate += 1 / each;
@@ -106,7 +112,7 @@ static void note_burst(struct run *run)
 	run->cycles[run->counted] = cycles;
 	run->frames[run->counted] = rate;
 	run->counted++;
-	run->busy_cycles += cycles * (run->subject->burst - 1);
+	run->busy_cycles += cycles * run->subject->burst;
 }
 
 static void start_counting(struct run *run)
@@ -197,7 +203,7 @@ static void find_movers(struct run *run)
 {
 	meter_find(&run->movers);
 	for (unsigned i = 0; run->bench.pin && i < run->movers.count; i++)
-		meter_pin(run->movers.ids[i], &run->allowed, i);
+		meter_pin(run->movers.ids[i], &run->allowed, i / run->subject->movers);
 	meter_count_start(&run->movers);
 }
 
@@ -234,19 +240,23 @@ static void print(struct run *run)
 	double frames = (double)(run->counted + run->apart) * b->pairs * run->subject->burst;
 
 	printf("{\"subject\": \"%s\", \"backend\": \"%s\", \"ring\": \"%s\", \"dir\": \"%s\", "
-	       "\"size\": %u, \"pairs\": %u, ", b->bare ? "bare" : "device", backends[b->backend],
-	       b->packed ? "packed" : "split", b->rx ? "rx" : "tx", b->size, b->pairs);
+	       "\"size\": %u, \"pairs\": %u, ",
+	       b->bare ? "bare" : "device", backends[b->backend], b->packed ? "packed" : "split",
+	       b->rx ? "rx" : "tx", b->size, b->pairs);
 	printf("\"burst\": %u, \"bursts\": %u, \"apart\": %u, \"cycles\": %.2f, \"ns\": %.3f, "
-	       "\"mpps\": %.4f, ", run->subject->burst, run->counted, run->apart, cycles,
-	       cycles / cycles_per_ns, median(run->frames, run->counted) * cycles_per_ns * 1e3);
+	       "\"mpps\": %.4f, ",
+	       run->subject->burst, run->counted, run->apart, cycles, cycles / cycles_per_ns,
+	       median(run->frames, run->counted) * cycles_per_ns * 1e3);
 	printf("\"cpu_ns\": %.3f, \"cpu_all_ns\": %.3f, \"tsc_mhz\": %.1f, ",
 	       (double)run->movers_cpu / frames, (double)run->all_cpu / frames,
 	       cycles_per_ns * 1e3);
 	if (run->movers.missing)
-		printf("\"instructions\": null, \"no_instructions\": \"%s\"}\n", run->movers.missing);
+		printf("\"instructions\": null, \"no_instructions\": \"%s\"}\n",
+		       run->movers.missing);
 	else
 		printf("\"instructions\": %.2f, \"user_only\": %s}\n",
-		       (double)run->instructions / frames, run->movers.user_only ? "true" : "false");
+		       (double)run->instructions / frames,
+		       run->movers.user_only ? "true" : "false");
 }
 
 /* ---- all of it ---- */
@@ -271,8 +281,8 @@ static void measure(struct run *run)
 	find_movers(run);
 	run_threads(run, threads);
 	if (!run->bench.rx)
-		wire_check_sent(run->wire, (uint64_t)run->bursts * run->bench.pairs *
-						   run->subject->burst);
+		wire_check_sent(run->wire,
+				(uint64_t)run->bursts * run->bench.pairs * run->subject->burst);
 	if (!run->counted)
 		bench_die("in none of %u bursts the pairs were busy at the same time", run->apart);
 	print(run);
@@ -306,7 +316,8 @@ static unsigned choice(const char *key, const char *text, const char *const word
 static void set(struct bench *b, const char *key, const char *value)
 {
 	if (!strcmp(key, "backend"))
-		b->backend = choice(key, value, (const char *const[3]){ "null", "socketpair", "tap" });
+		b->backend =
+			choice(key, value, (const char *const[3]){ "null", "socketpair", "tap" });
 	else if (!strcmp(key, "subject"))
 		b->bare = choice(key, value, (const char *const[3]){ "device", "bare" });
 	else if (!strcmp(key, "ring"))
@@ -332,7 +343,10 @@ static void set(struct bench *b, const char *key, const char *value)
 int main(int argc, char **argv)
 {
 	static struct run run = {
-		.bench = { .size = BENCH_MIN_FRAME, .pairs = 1, .ring = 1024, .pin = true,
+		.bench = { .size = BENCH_MIN_FRAME,
+			   .pairs = 1,
+			   .ring = 1024,
+			   .pin = true,
 			   .ns = NS_PER_S / 10 },
 	};
 
@@ -343,7 +357,8 @@ int main(int argc, char **argv)
 			fputs("usage: ring [backend=null|socketpair|tap] [subject=device|bare] "
 			      "[ring=split|packed] [dir=tx|rx]\n"
 			      "            [size=BYTES] [pairs=N] [entries=N] [ms=N] [pin=0|1] "
-			      "[net=KEY=VALUE,...]\n", stderr);
+			      "[net=KEY=VALUE,...]\n",
+			      stderr);
 			return 2;
 		}
 		*value = '\0';

@@ -14,7 +14,7 @@
 
 #define RX_BUFFER   1536u
 #define HEADERS	    (BENCH_HEADER + 54u) /* of TCP over IPv4 */
-#define MEMORY_MAX  MIB(16) /* of all pairs */
+#define MEMORY_MAX  MIB(16)		 /* of all pairs */
 #define LARGE_FRAME 1515u
 #define SLOW_BURST  256u
 
@@ -80,11 +80,12 @@ void subject_init(struct subject *s, const struct bench *bench, struct wire *wir
 {
 	s->bench = bench;
 	s->wire = wire;
+	s->movers = 1;
 	lay_out(s);
 	choose_burst(s);
 	for (unsigned pair = 0; pair < bench->pairs; pair++) {
-		s->memory[pair] = board_alloc(&s->board,
-					      (uint64_t)s->burst * s->buffers * s->stride, PAGE_SIZE);
+		s->memory[pair] = board_alloc(
+			&s->board, (uint64_t)s->burst * s->buffers * s->stride, PAGE_SIZE);
 		for (unsigned i = 0; i < s->burst && !bench->rx; i++)
 			fill(s, pair, i);
 	}

@@ -33,9 +33,10 @@ struct subject {
 	struct wire *wire;
 	struct board board; /* all frames are in its memory */
 	unsigned burst;	    /* frames, per pair */
+	unsigned movers;    /* threads that a pair has, once it was started */
 	/* Each frame has its own buffers of the burst's, which are alike for all. */
-	unsigned buffers;      /* per frame */
-	uint32_t buffer_bytes; /* of each; the last one of a sent frame is shorter */
+	unsigned buffers;		  /* per frame */
+	uint32_t buffer_bytes;		  /* of each; the last one of a sent frame is shorter */
 	uint64_t memory[BENCH_MAX_PAIRS]; /* the first buffer's address */
 	uint32_t stride;		  /* from one to the next */
 };

@@ -17,10 +17,10 @@
 #include "vmm/iov.h"
 #include "vmm/util.h"
 
-#define NULL_CAPACITY	UINT16_MAX
-#define NULL_WRITES	(BENCH_HEADER + BENCH_MIN_FRAME)
-#define SOCKET_BUFFER	MIB(16)
-#define NULL_OFFLOADS	(NET_OFFLOAD_CSUM | NET_OFFLOAD_TSO4)
+#define NULL_CAPACITY UINT16_MAX
+#define NULL_WRITES   (BENCH_HEADER + BENCH_MIN_FRAME)
+#define SOCKET_BUFFER MIB(16)
+#define NULL_OFFLOADS (NET_OFFLOAD_CSUM | NET_OFFLOAD_TSO4)
 
 static struct wire *to_wire(struct net_backend *backend)
 {
@@ -85,14 +85,14 @@ static ssize_t null_recv(struct net_backend *backend, unsigned queue, const stru
 		memcpy(iov->iov_base, packet->bytes, NULL_WRITES);
 	else
 		iov_write(iov, count, 0, packet->bytes, NULL_WRITES);
-	gauge_frame(&wire->gauges[queue]);
+	gauge_frames(&wire->gauges[queue], 1);
 	return (ssize_t)room(iov, count, packet->len);
 }
 
 static ssize_t null_send(struct net_backend *backend, unsigned queue, const struct iovec *iov,
 			 unsigned count)
 {
-	gauge_frame(&to_wire(backend)->gauges[queue]);
+	gauge_frames(&to_wire(backend)->gauges[queue], 1);
 	return (ssize_t)room(iov, count, SIZE_MAX);
 }
 
@@ -168,7 +168,7 @@ static ssize_t pass_recv(struct net_backend *backend, unsigned queue, const stru
 	ssize_t n = wire->inner->ops->recv(wire->inner, queue, iov, count);
 
 	if (n >= 0)
-		gauge_frame(&wire->gauges[queue]);
+		gauge_frames(&wire->gauges[queue], 1);
 	return n;
 }
 
@@ -179,8 +179,28 @@ static ssize_t pass_send(struct net_backend *backend, unsigned queue, const stru
 	ssize_t n = wire->inner->ops->send(wire->inner, queue, iov, count);
 
 	if (n >= 0)
-		gauge_frame(&wire->gauges[queue]);
+		gauge_frames(&wire->gauges[queue], 1);
 	return n;
+}
+
+static int pass_open_batches(struct net_backend *backend)
+{
+	struct net_backend *inner = to_wire(backend)->inner;
+
+	return inner->ops->open_batches ? inner->ops->open_batches(inner) : -EOPNOTSUPP;
+}
+
+static void pass_send_batch(struct net_backend *backend, unsigned queue, struct net_frame *frames,
+			    unsigned count)
+{
+	struct wire *wire = to_wire(backend);
+	unsigned taken = 0;
+
+	wire->inner->ops->send_batch(wire->inner, queue, frames, count);
+	for (unsigned i = 0; i < count; i++)
+		taken += frames[i].sent >= 0;
+	if (taken)
+		gauge_frames(&wire->gauges[queue], taken);
 }
 
 static const struct net_backend_ops pass_ops = {
@@ -192,6 +212,8 @@ static const struct net_backend_ops pass_ops = {
 	.fd = wire_fd,
 	.recv = pass_recv,
 	.send = pass_send,
+	.open_batches = pass_open_batches,
+	.send_batch = pass_send_batch,
 };
 
 /* Larger than what one may set, where that is allowed. */
@@ -282,7 +304,8 @@ void wire_feed(struct wire *wire, unsigned pair, unsigned count)
 	else if (wire->bench->backend == BENCH_SOCKETPAIR)
 		while (count--)
 			if (send(wire->peers[pair], packet->bytes, packet->len, MSG_NOSIGNAL) < 0)
-				bench_die("a socketpair does not take a burst: %s", strerror(errno));
+				bench_die("a socketpair does not take a burst: %s",
+					  strerror(errno));
 }
 
 void wire_drain(struct wire *wire, unsigned pair, unsigned count)

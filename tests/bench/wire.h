@@ -13,19 +13,24 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/meter.h"
 
-/* One pair's burst: written by the thread that moves the frames, read when it has come to rest. */
+/*
+ * One pair's burst: written by the thread that moves the frames, read when it has come to rest.
+ */
 struct gauge {
 	_Alignas(128) uint64_t target; /* frames */
 	uint64_t count;
-	uint64_t first; /* cycles, when the first frame had passed */
+	uint64_t first; /* cycles, when the first frame, or batch of frames, had passed */
 	uint64_t last;	/* and the last */
+	uint64_t timed; /* frames in between, the last included */
 };
 
-static inline void gauge_frame(struct gauge *g)
+static inline void gauge_frames(struct gauge *g, unsigned count)
 {
-	g->count++;
-	if (g->count == 1)
+	if (!g->count) {
 		g->first = meter_cycles();
+		g->timed = g->target - count;
+	}
+	g->count += count;
 	if (g->count == g->target)
 		g->last = meter_cycles();
 }
@@ -44,7 +49,7 @@ struct wire {
 	struct gauge gauges[BENCH_MAX_PAIRS];
 	struct packet packets[BENCH_MAX_PAIRS]; /* a pair's */
 	int fds[BENCH_MAX_PAIRS];		/* this side's */
-	int peers[BENCH_MAX_PAIRS];		/* the other side's: of socketpairs, or the taps' feeder */
+	int peers[BENCH_MAX_PAIRS]; /* the other side's: of socketpairs, or the taps' feeder */
 	char tap[16];
 };
 

@@ -22,14 +22,15 @@
 #include "tests/bench/wire.h"
 #include "vmm/util.h"
 
-#define NAME	"bench0"
-#define QUEUE	8192 /* frames that the tap holds, for each of its queues */
-#define MEMORY	(32u << 20) /* bytes of frames that may wait there */
-#define FLOWS	1000u
+#define NAME   "bench0"
+#define QUEUE  8192	   /* frames that the tap holds, for each of its queues */
+#define MEMORY (32u << 20) /* bytes of frames that may wait there */
+#define FLOWS  1000u
 
 static int open_queue(bool many)
 {
-	struct ifreq request = { .ifr_name = NAME, .ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR };
+	struct ifreq request = { .ifr_name = NAME,
+				 .ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR };
 	int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
 	if (many)
