@@ -140,9 +140,9 @@ def test_a_topic_of_the_page(bench, tmp_path, monkeypatch):
     result = canned({})
     monkeypatch.setattr(bench.report, 'gather', lambda *_: result)
     (tmp_path / '2008').mkdir()
-    (tmp_path / '2008/plan.json').write_text('{}')
+    (tmp_path / '2008/plan.json').write_text('{"rounds": 2, "repeat": 1}')
     text = '\n\n'.join(bench.section('2008', known))
-    assert '| lguest, which sends at once' in text and 'findings confirmed here' in text
+    assert '| lguest, which sends at once' in text and 'findings confirmed here' in text and 'Fewer than three' in text
 
 
 def test_sessions_of_the_command_line_replace_those_of_topics(bench):

@@ -147,7 +147,8 @@ def run_lab(plan, lab, sets, files, staging, without, on_event):
         words = [line for line in errors.read().splitlines() if not line.startswith('with-kvm: running')]
     if process.returncode or not ended:
         last = words[-1] if words else f'the lab ended with status {process.returncode} without a word'
-        raise benchlib.Failed(re.sub(r'^(netbench|lab): ', '', last))
+        # Whether it is given up is not the lab's to say: it is told to try once.
+        raise benchlib.Failed(re.sub(r'^(netbench|lab): |; giving up(?= \(console)', '', last))
 
 
 # ---- all labs --------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def header(result):
     """What the figures have to be read with: a list of lines."""
     plan, start, machine = result['plan'], result['start'], result['machine']
     lines = [f'host: {machine.get("host", "unknown")}; KVM: {machine.get("kvm", "unknown")}'
-             f', {machine.get("cpus", "?")} CPUs where the VMMs ran']
+             f', {machine.get("cpus", "?")} CPU{"s" * (machine.get("cpus") != 1)} where the VMMs ran']
     lines += [f'{name}: {version}' for name, version in start.get('versions', {}).items()]
     lines += [f'machine {describe_machine(entry)}' for entry in plan['machines']]
     lines.append(f'guests of {plan["memory"]} MiB; their kernel is {plan["kernel"]} unless said otherwise')

@@ -194,7 +194,7 @@ TX_NAPI = Topic(
     ('- pktgen, 64 bytes, one queue, a device that polls: split ring 6.89 to 10.7 Mpps, packed 7.09 to 10.7; transmit interrupts '
      '-32 to -99 %.',
      '- One netperf stream, one CPU, vhost: 31 to 58 Gb/s, deviation 34.5 to 1.9 %, transmit interrupts -88 %.'),
-    ('--tests', 'PKTGEN,TCP_STREAM', '--ways', 'guest-host',
+    ('--tests', 'PKTGEN,TCP_STREAM', '--ways', 'guest-host', '--pktgen-burst', '256',
      *variant('old', '@kernel=backports-cloud'), *variant('new', '@kernel=unstable-cloud'),
      *variant('old-packed', '+ring_packed,@kernel=backports-cloud'),
      *variant('new-packed', '+ring_packed,@kernel=unstable-cloud')),
