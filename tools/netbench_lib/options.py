@@ -236,7 +236,8 @@ def default_kernel():
 
 def parser():
     lines = '\n'.join(f'  {name:12} {test.text}' for name, test in traffic.TESTS.items())
-    made = argparse.ArgumentParser(prog='tools/netbench', formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = argparse.ArgumentParser(prog='tools/netbench', usage='tools/netbench [OPTION...]',
+                                   formatter_class=argparse.RawDescriptionHelpFormatter,
                                    description=DESCRIPTION, epilog=EPILOG.format(tests=lines), allow_abbrev=False)
     add = made.add_argument_group('what is measured').add_argument
     add('--tests', metavar='LIST', default=DEFAULT_TESTS, help='(%(default)s)')

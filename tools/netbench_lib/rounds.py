@@ -20,6 +20,8 @@ from netbench_lib import traffic
 
 # A lab, a machine or a set that fails this often is given up.
 FAILURES = 2
+# Of one lab in all, when now this and now that machine does not boot.
+MOST_FAILURES = 8
 
 
 # ---- what the guests need --------------------------------------------------------------------------
@@ -243,13 +245,15 @@ class Campaign:
                 without = [name for name in names if self.no_boot[name] >= FAILURES]
                 print(f'-- lab {index} of {len(todo)}: round {lab["round"] + 1}, '
                       f'{", ".join(name for name in names if name not in without)}', flush=True)
-                failed_boots = sum(self.no_boot.values())
+                failed_boots = self.no_boot.copy()
                 current, why = self._lab(lab, sets, without)
                 if not why:
                     continue
                 failures[current] += 1
-                # The next but one try is without a machine that does not boot.
-                if sum(self.no_boot.values()) > failed_boots and any(self.no_boot[name] < FAILURES for name in names):
+                lost = [name for name in names if self.no_boot[name] == FAILURES > failed_boots[name]]
+                if lost and any(self.no_boot[name] < FAILURES for name in names):
+                    complain(f'{why}; once more, without {lost[0]}')
+                elif self.no_boot != failed_boots and not lost and failures.total() < MOST_FAILURES:
                     complain(f'{why}; once more, in a fresh lab')
                 elif failures[current] < FAILURES:
                     complain(f'{why}; once more, in a fresh lab')
