@@ -51,11 +51,18 @@ static double ratio(const struct looks *looks, const char *name, const char *of,
 	return base ? growth(looks, name) * scale / base : 0;
 }
 
+/* Another user's machine may say anything, and the reader's terminal is not to obey it. */
+static const char *printable(const char *said)
+{
+	for (const char *c = said; said && *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			return "?";
+	return said ? said : "?";
+}
+
 static const char *text(const struct looks *looks, const char *name)
 {
-	const char *value = json_string_value(json_object_get(looks->now, name));
-
-	return value ? value : "?";
+	return printable(json_string_value(json_object_get(looks->now, name)));
 }
 
 static double number(const struct looks *looks, const char *name)
@@ -164,8 +171,8 @@ static void print_drops(FILE *out, const struct looks *nic)
 
 		json_object_foreach((json_t *)drops.now, cause, value)
 			if (growth(&drops, cause))
-				fprintf(out, " %s dropped: %s %.0f\n", directions[i], cause,
-					growth(&drops, cause));
+				fprintf(out, " %s dropped: %s %.0f\n", directions[i],
+					printable(cause), growth(&drops, cause));
 	}
 }
 
@@ -201,7 +208,7 @@ static bool print_counter(FILE *out, const struct looks *looks, const char *name
 {
 	if (!growth(looks, name))
 		return false;
-	fprintf(out, "%s%s %.0f", first ? "" : ", ", name, rate(looks, name));
+	fprintf(out, "%s%s %.0f", first ? "" : ", ", printable(name), rate(looks, name));
 	return true;
 }
 

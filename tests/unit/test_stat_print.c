@@ -166,6 +166,20 @@ static void test_odd_objects(void **state)
 			free(print(objects[i], objects[k], i));
 }
 
+static void test_what_a_terminal_would_obey(void **state)
+{
+	static const char bad[] =
+		"{\"machine\": \"a\\u001b[2Jb\", \"cpus\": [{\"exits\": {\"x\\u001b[2J\": 1}}],"
+		" \"nics\": [{\"name\": \"n\\nm\", \"backend\": \"\\u007f\","
+		"             \"rx\": {\"drops\": {\"\\u0007\": 3}}}]}";
+	char *said = print(bad, NULL, 0);
+
+	(void)state;
+	for (const char *c = said; *c; c++)
+		assert_true(*c == '\n' || (*c >= ' ' && *c < 0x7f));
+	EXPECT(said, "?: process 0", "\n? on ?\n", " rx dropped: ? 3\n", "1 exits: ? 1\n");
+}
+
 static void test_rows(void **state)
 {
 	json_t *object = json_loads(late, 0, NULL), *bare = json_object();
@@ -195,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_histograms),
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_odd_objects),
+		cmocka_unit_test(test_what_a_terminal_would_obey),
 		cmocka_unit_test(test_rows),
 	};
 
