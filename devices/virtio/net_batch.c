@@ -94,7 +94,7 @@ static void send_all(struct net_queue *tx, struct net_batch *b)
 		b->results[origin[i]] = b->frames[i].sent;
 }
 
-int net_batch_transmit(struct net_queue *tx, unsigned *packets)
+int net_batch_transmit(struct net_queue *tx, struct net_moved *moved)
 {
 	struct net_batch *b = tx->pair->batch;
 	int popped = gather(tx, b);
@@ -104,10 +104,11 @@ int net_batch_transmit(struct net_queue *tx, unsigned *packets)
 	/* When the first one was taken is not known before all are. */
 	if (b->count && b->results[0] != -EAGAIN)
 		net_queue_first(tx);
-	for (i = 0; i < b->count; i++)
+	for (i = 0; i < b->count; i++) {
 		if (!net_transmit_account(tx, &b->chains[i], b->results[i]))
 			break;
-	*packets = i;
+		net_moved_add(moved, b->results[i] >= 0, b->chains[i].readable_bytes);
+	}
 	for (unsigned back = b->count; back > i; back--)
 		vq_unpop(&tx->queue->vq, &b->chains[back - 1]);
 	return popped;

@@ -13,6 +13,23 @@
 /* A frame with less is none: an Ethernet header, in bytes. */
 #define NET_MIN_FRAME 14u
 
+/* What a batch has moved. */
+struct net_moved {
+	unsigned frames; /* all, lost ones included */
+	unsigned good;	 /* that came through */
+	uint64_t bytes;	 /* of those, with their headers */
+};
+
+/* One more frame; `len` with its header. */
+static inline void net_moved_add(struct net_moved *moved, bool good, uint64_t len)
+{
+	moved->frames++;
+	if (!good)
+		return;
+	moved->good++;
+	moved->bytes += len;
+}
+
 /* Frees a queue of all that its last life left. */
 void net_queue_reset(struct net_queue *q);
 
@@ -43,15 +60,13 @@ struct net_batch *net_batch_new(void);
 void net_batch_free(struct net_batch *batch);
 
 /*
- * A budget's worth of TX; how many chains it used goes to `*packets`. As vq_pop() for the last one.
+ * A budget's worth of TX; the chains that it used are added to `moved`. As vq_pop() for the last
+ * one.
  */
-int net_batch_transmit(struct net_queue *tx, unsigned *packets);
+int net_batch_transmit(struct net_queue *tx, struct net_moved *moved);
 
 /* Tells the policy what happened, and does as it says, but for moving frames and spinning. */
 void net_queue_ask(struct net_queue *q, enum mitigate_event event, bool preempted);
-
-/* Counts a frame of `bytes` with its header. */
-void net_queue_count(struct net_queue *q, size_t bytes);
 
 /* Counts a frame that is lost. */
 void net_queue_drop(struct net_queue *q, enum net_drop why);
@@ -61,10 +76,10 @@ void net_queue_first(struct net_queue *q);
 
 /*
  * Shows the driver what was used, and interrupts it if it wants to know, and now: after each used
- * buffer, and at the end of each batch of `frames`, which is called for empty ones, too.
+ * buffer, and at the end of each batch, which is told for empty ones, too. Also counts the batch.
  */
 void net_queue_used(struct net_queue *q);
-void net_queue_finish_batch(struct net_queue *q, unsigned frames);
+void net_queue_finish_batch(struct net_queue *q, const struct net_moved *moved);
 
 /* Decides now whether what was used since the last decision is worth an interrupt. */
 void net_queue_decide_interrupt(struct net_queue *q);

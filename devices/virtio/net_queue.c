@@ -186,15 +186,18 @@ void net_queue_first(struct net_queue *q)
 	q->kicked_at = 0;
 }
 
-void net_queue_finish_batch(struct net_queue *q, unsigned frames)
+void net_queue_finish_batch(struct net_queue *q, const struct net_moved *moved)
 {
 	struct net_counters *c = &q->counters;
+	unsigned frames = moved->frames;
 
 	if (q->expired)
 		net_count(frames ? &c->timers_useful : &c->timers_empty, 1);
 	q->expired = false;
 	if (!frames)
 		return;
+	net_count(&c->packets, moved->good);
+	net_count(&c->bytes, moved->bytes - (uint64_t)moved->good * q->pair->mode.header);
 	net_count(&c->batches, 1);
 	histogram_add(&c->batch_sizes, frames);
 	if (frames < LONG_BATCH)
@@ -204,12 +207,6 @@ void net_queue_finish_batch(struct net_queue *q, unsigned frames)
 	if (q->used)
 		show_used(q);
 	q->first_at = 0;
-}
-
-void net_queue_count(struct net_queue *q, size_t bytes)
-{
-	net_count(&q->counters.packets, 1);
-	net_count(&q->counters.bytes, bytes - q->pair->mode.header);
 }
 
 void net_queue_drop(struct net_queue *q, enum net_drop why)

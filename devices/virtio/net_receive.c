@@ -115,7 +115,6 @@ static bool take_frame(struct net_pair *pair, size_t len)
 	if (!inspect(pair, len))
 		return false;
 	net_rx_use(&pair->receiver, len);
-	net_queue_count(&pair->rx, len);
 	return true;
 }
 
@@ -136,11 +135,12 @@ bool net_queue_receive(struct net_queue *rx)
 {
 	struct net_pair *pair = rx->pair;
 	enum net_rx_result result = NET_RX_LOST;
-	unsigned packets = 0;
+	struct net_moved moved = { 0 };
 	uint64_t bytes = 0;
 
-	while (packets < rx->budget_packets && bytes < rx->budget_bytes) {
+	while (moved.frames < rx->budget_packets && bytes < rx->budget_bytes) {
 		ssize_t len = 0;
+		bool good;
 
 		result = net_rx_receive(&pair->receiver, &len);
 		if (result != NET_RX_FRAME && result != NET_RX_LOST) {
@@ -148,16 +148,17 @@ bool net_queue_receive(struct net_queue *rx)
 				net_queue_wire_failed(rx, "receiving from", (int)-len);
 			break;
 		}
-		if (!packets)
+		if (!moved.frames)
 			net_queue_first(rx);
-		packets++;
 		bytes += (size_t)len;
+		good = result == NET_RX_FRAME && take_frame(pair, (size_t)len);
+		if (good)
+			net_queue_used(rx);
 		if (result == NET_RX_LOST)
 			net_queue_drop(rx, NET_DROP_ROOM);
-		else if (take_frame(pair, (size_t)len))
-			net_queue_used(rx);
+		net_moved_add(&moved, good, (size_t)len);
 	}
-	net_queue_finish_batch(rx, packets);
+	net_queue_finish_batch(rx, &moved);
 	if (result == NET_RX_FAULT)
 		net_queue_failed(rx);
 	if (result == NET_RX_STARVED)

@@ -58,9 +58,7 @@ bool net_transmit_account(struct net_queue *tx, const struct vq_chain *chain, ss
 		wait_for_room(tx);
 		return false;
 	}
-	if (sent >= 0)
-		net_queue_count(tx, chain->readable_bytes);
-	else
+	if (sent < 0)
 		drop(tx, (int)sent);
 	/* The device writes nothing to a TX buffer (5.1.6.2). */
 	vq_push(&tx->queue->vq, chain, 0);
@@ -78,27 +76,27 @@ static ssize_t send_chain(const struct net_queue *tx, const struct vq_chain *cha
 }
 
 /* A budget's worth, one by one. As vq_pop() for the last. */
-static int transmit(struct net_queue *tx, unsigned *packets)
+static int transmit(struct net_queue *tx, struct net_moved *moved)
 {
 	struct vq_chain chain = { .iov = tx->pair->iov, .room = NET_MAX_PIECES };
 	struct virtqueue *vq = &tx->queue->vq;
 	uint64_t bytes = 0;
 	int popped = 1;
 
-	while (*packets < tx->budget_packets && bytes < tx->budget_bytes) {
+	while (moved->frames < tx->budget_packets && bytes < tx->budget_bytes) {
 		ssize_t sent;
 
 		popped = vq_pop(vq, &chain);
 		if (popped <= 0)
 			break;
 		sent = send_chain(tx, &chain);
-		if (!*packets && sent != -EAGAIN)
+		if (!moved->frames && sent != -EAGAIN)
 			net_queue_first(tx);
 		if (!net_transmit_account(tx, &chain, sent)) {
 			vq_unpop(vq, &chain);
 			break;
 		}
-		++*packets;
+		net_moved_add(moved, sent >= 0, chain.readable_bytes);
 		bytes += chain.readable_bytes;
 	}
 	return popped;
@@ -107,14 +105,14 @@ static int transmit(struct net_queue *tx, unsigned *packets)
 bool net_queue_transmit(struct net_queue *tx)
 {
 	struct virtqueue *vq = &tx->queue->vq;
-	unsigned packets = 0;
+	struct net_moved moved = { 0 };
 	int popped;
 
 	net_count(&tx->counters.ring_full, vq_holds(vq, FULL(vq->size)));
-	popped = tx->pair->batch ? net_batch_transmit(tx, &packets) : transmit(tx, &packets);
-	net_queue_finish_batch(tx, packets);
+	popped = tx->pair->batch ? net_batch_transmit(tx, &moved) : transmit(tx, &moved);
+	net_queue_finish_batch(tx, &moved);
 	/* A kick for nothing. */
-	if (!packets && !tx->blocked)
+	if (!moved.frames && !tx->blocked)
 		tx->kicked_at = 0;
 	if (popped < 0)
 		net_queue_failed(tx);
