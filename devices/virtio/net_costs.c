@@ -7,6 +7,7 @@
 #include "devices/virtio/net_costs.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -93,8 +94,12 @@ void net_costs_measure(struct net_costs *costs)
 {
 	struct echo echo = { .to = eventfd(0, EFD_CLOEXEC), .from = eventfd(0, EFD_CLOEXEC) };
 	uint64_t trips[ROUNDS];
+	sigset_t all, old;
 	pthread_t thread;
 
+	/* One that ends a read, such as what stops a vCPU's thread, would put the two out of step. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
 	*costs = (struct net_costs){ .kick = USUAL_KICK, .overshoot = USUAL_OVERSHOOT };
 	if (echo.to >= 0 && echo.from >= 0 && !pthread_create(&thread, NULL, echo_main, &echo)) {
 		time_wakeups(&echo, trips);
@@ -102,6 +107,7 @@ void net_costs_measure(struct net_costs *costs)
 		costs->kick = median(trips) / 2;
 		costs->overshoot = median(echo.overshoot);
 	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (echo.to >= 0)
 		close(echo.to);
 	if (echo.from >= 0)

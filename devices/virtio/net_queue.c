@@ -83,6 +83,8 @@ void net_queue_wire_failed(struct net_queue *q, const char *what, int err)
 void net_queue_failed(struct net_queue *q)
 {
 	q->active = false;
+	/* Nobody comes to a dead queue's times, which would be over for ever. */
+	q->deadline = q->wake = 0;
 	net_queue_update_wire(q);
 	virtio_device_failed(q->pair->device, q->index, q->queue->vq.fault);
 }
@@ -126,13 +128,18 @@ void net_queue_ask(struct net_queue *q, enum mitigate_event event, bool preempte
 	}
 }
 
+/* The driver has no buffer left with the device: it may be waiting for one. */
+static bool is_used_up(const struct net_queue *q)
+{
+	return !vq_is_ready(&q->queue->vq) && (q->tx || !q->pair->receiver.stock.count);
+}
+
 void net_queue_decide_interrupt(struct net_queue *q)
 {
-	struct virtqueue *vq = &q->queue->vq;
-	bool wanted = vq_needs_interrupt(vq);
+	bool wanted = vq_needs_interrupt(&q->queue->vq);
 
 	q->uninterrupted = q->deadline = 0;
-	if (q->pair->tuning->intr == NET_INTR_EMPTY && !vq_is_ready(vq))
+	if (q->pair->tuning->intr == NET_INTR_EMPTY && is_used_up(q))
 		wanted = true;
 	net_count(wanted ? &q->counters.interrupts : &q->counters.unwanted, 1);
 	if (!wanted)

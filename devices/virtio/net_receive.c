@@ -186,7 +186,10 @@ void net_receive_frames(struct loop_source *source, uint32_t events)
 	struct net_queue *rx = container_of(source, struct net_queue, wire);
 
 	(void)events;
-	if (net_queue_usable(rx) && !rx->active && !rx->spinning)
+	/* What a spin looks for is work. */
+	if (rx->spinning)
+		rx->active = true;
+	else if (net_queue_usable(rx) && !rx->active)
 		net_queue_ask(rx, MITIGATE_KICKED, false);
 	net_worker_run(rx->worker);
 	net_queue_update_wire(rx);

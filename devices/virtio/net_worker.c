@@ -27,16 +27,34 @@
 
 /* ---- the lock that none has unless it is asked for ---- */
 
+/* gcc 12's TSan takes no notice of pthread_mutex_clocklock(), and complains of the unlocking. */
+#ifdef __SANITIZE_THREAD__
+#define LOCK_CLOCK		    CLOCK_REALTIME
+#define lock_until(lock, until) pthread_mutex_timedlock(lock, until)
+#else
+#define LOCK_CLOCK		    CLOCK_MONOTONIC
+#define lock_until(lock, until) pthread_mutex_clocklock(lock, LOCK_CLOCK, until)
+#endif
+
+/* True when it has the lock, false when time is up. */
+static bool try_lock(pthread_mutex_t *lock)
+{
+	struct timespec until;
+	uint64_t at;
+
+	clock_gettime(LOCK_CLOCK, &until);
+	at = (uint64_t)until.tv_nsec + LOCK_PATIENCE;
+	until.tv_sec += (time_t)(at / NS_PER_S);
+	until.tv_nsec = (long)(at % NS_PER_S);
+	return !lock_until(lock, &until);
+}
+
 void net_worker_enter_lock(struct net_worker *w)
 {
-	if (!w->lock || w->locked)
+	if (!w->lock)
 		return;
-	while (!w->locked && !worker_awaited(&w->worker)) {
-		uint64_t at = loop_now() + LOCK_PATIENCE;
-		struct timespec until = { (time_t)(at / NS_PER_S), (long)(at % NS_PER_S) };
-
-		w->locked = !pthread_mutex_clocklock(w->lock, CLOCK_MONOTONIC, &until);
-	}
+	while (!w->locked && !worker_awaited(&w->worker))
+		w->locked = try_lock(w->lock);
 }
 
 static void unlock(struct net_worker *w)
@@ -152,10 +170,20 @@ static void spin(struct net_worker *w, uint64_t until)
 	for (unsigned i = 0; i < w->count; i++)
 		if (sleeps_for_a_kick(w->queues[i]))
 			vq_kicks_disable(&w->queues[i]->queue->vq);
+	/* For those that sleep: a spin may be longer. */
+	net_worker_update_timer(w);
 	found = look_until(w, until);
 	preempted = preemptions() != before;
 	for (unsigned i = 0; i < w->count; i++)
 		end_watch(w->queues[i], found, preempted, loop_now() - start);
+}
+
+/* There is work, so nobody spins: queues that were to are looked at in the rounds instead. */
+static void forgo_spins(struct net_worker *w)
+{
+	for (unsigned i = 0; i < w->count; i++)
+		if (w->queues[i]->spinning)
+			net_queue_ask(w->queues[i], MITIGATE_FOUND, false);
 }
 
 /* No queue had anything. True when there is more to do after all. */
@@ -175,8 +203,8 @@ static bool settle(struct net_worker *w)
 			until = MAX(until, q->spin_until);
 	}
 	if (has_work(w))
-		return true;
-	if (until)
+		forgo_spins(w);
+	else if (until)
 		spin(w, until);
 	return has_work(w);
 }

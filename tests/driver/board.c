@@ -204,11 +204,25 @@ void *board_ptr(const struct board *board, uint64_t gpa, uint64_t len)
 	return p;
 }
 
+static void enter(struct board *board)
+{
+	if (board->exits)
+		pthread_mutex_lock(board->exits);
+}
+
+static void leave(struct board *board)
+{
+	if (board->exits)
+		pthread_mutex_unlock(board->exits);
+}
+
 uint64_t board_mmio_read(struct board *board, uint64_t addr, unsigned len)
 {
 	uint64_t value = 0;
 
+	enter(board);
 	bus_read(&board->mmio, addr, &value, len);
+	leave(board);
 	return value;
 }
 
@@ -227,22 +241,30 @@ static bool kick(struct board *board, enum platform_space space, uint64_t addr)
 
 void board_mmio_write(struct board *board, uint64_t addr, unsigned len, uint64_t value)
 {
-	if (!kick(board, PLATFORM_MMIO, addr))
-		bus_write(&board->mmio, addr, &value, len);
+	if (kick(board, PLATFORM_MMIO, addr))
+		return;
+	enter(board);
+	bus_write(&board->mmio, addr, &value, len);
+	leave(board);
 }
 
 uint64_t board_pio_read(struct board *board, uint64_t port, unsigned len)
 {
 	uint64_t value = 0;
 
+	enter(board);
 	bus_read(&board->pio, port, &value, len);
+	leave(board);
 	return value;
 }
 
 void board_pio_write(struct board *board, uint64_t port, unsigned len, uint64_t value)
 {
-	if (!kick(board, PLATFORM_PIO, port))
-		bus_write(&board->pio, port, &value, len);
+	if (kick(board, PLATFORM_PIO, port))
+		return;
+	enter(board);
+	bus_write(&board->pio, port, &value, len);
+	leave(board);
 }
 
 uint32_t board_config_read(struct board *board, unsigned slot, unsigned offset, unsigned len)

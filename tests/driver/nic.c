@@ -34,13 +34,18 @@ void nic_init(struct nic *nic, const struct nic_config *config, struct net_backe
 		.tx_ring = ring,
 		.speed = 10000,
 		.duplex = 1,
+		.tuning = config->tuning,
+		.lock = &nic->exits,
 	};
+	bool locked = config->tuning.lock != NET_LOCK_NONE;
 
 	memset(nic, 0, sizeof(*nic));
 	nic->backend = backend;
 	nic->pairs = backend->queues;
 	memcpy(nic->peers, peers, nic->pairs * sizeof(*peers));
 	board_init(&nic->board);
+	pthread_mutex_init(&nic->exits, NULL);
+	nic->board.exits = locked ? &nic->exits : NULL;
 	memcpy(options.mac, mac, sizeof(mac));
 	/* All that there is: the driver chooses. */
 	memset(&options.wanted, 0xff, sizeof(options.wanted));
@@ -48,6 +53,7 @@ void nic_init(struct nic *nic, const struct nic_config *config, struct net_backe
 	assert_int_equal(virtio_pci_init(&nic->pci, &nic->net.device, &nic->board.platform,
 					 NIC_CLASS, config->pio ? PLATFORM_PIO : PLATFORM_MMIO),
 			 0);
+	nic->pci.kicks_exit = locked;
 	assert_int_equal(pci_host_plug(&nic->board.pci, NIC_SLOT, &nic->pci.function), 0);
 	assert_true(driver_probe(&nic->driver, &nic->board, NIC_SLOT));
 }
@@ -70,6 +76,7 @@ void nic_fini(struct nic *nic)
 		if (nic->peers[i] >= 0)
 			close(nic->peers[i]);
 	board_fini(&nic->board);
+	pthread_mutex_destroy(&nic->exits);
 }
 
 struct nic *nic_new(const struct nic_config *config)

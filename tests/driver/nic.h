@@ -34,6 +34,7 @@ struct nic_config {
 	unsigned pairs; /* 0: 1 */
 	bool pio;	/* kicks by port I/O */
 	uint16_t ring;	/* the largest that it offers; 0: 256 */
+	struct net_tuning tuning; /* with a lock, the driver's accesses take it as vCPUs' exits do */
 };
 
 struct nic {
@@ -46,6 +47,7 @@ struct nic {
 	};
 	struct virtio_net net;
 	struct virtio_pci pci;
+	pthread_mutex_t exits; /* of `tuning.lock` */
 	struct driver driver;
 	union {
 		struct {
