@@ -242,13 +242,13 @@ void nearest_offer(struct nearest *nearest, const char *candidate)
 
 static int add_cpus(struct cpu_list *list, const char *text, struct complaint *why)
 {
-	unsigned first, last;
-	char rest;
-	int found = sscanf(text, "%5u-%5u%c", &first, &last, &rest);
+	uint64_t first, last;
+	const char *rest = read_digits(text, &first);
 
-	if (found == 1 && strspn(text, "0123456789") == strlen(text))
-		last = first;
-	else if (found != 2 || strspn(text, "0123456789-") != strlen(text))
+	last = first;
+	if (rest && *rest == '-')
+		rest = read_digits(rest + 1, &last);
+	if (!rest || *rest || first > UINT16_MAX || last > UINT16_MAX)
 		return complain(why, "must be numbers of host CPUs, or ranges such as 0-3, with colons "
 				     "between them");
 	if (last < first)
@@ -269,7 +269,8 @@ int value_cpus(const char *text, struct cpu_list *list, struct complaint *why)
 		size_t len = strcspn(text, ":");
 		int rc;
 
-		snprintf(item, sizeof(item), "%.*s", (int)MIN(len, sizeof(item) - 1), text);
+		/* One that is too long to be right is taken for an empty one. */
+		snprintf(item, sizeof(item), "%.*s", len < sizeof(item) ? (int)len : 0, text);
 		rc = add_cpus(list, item, why);
 		if (rc || !text[len])
 			return rc;

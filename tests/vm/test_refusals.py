@@ -71,6 +71,23 @@ def test_no_descriptors(micro):
     assert statuses >= {0, 1}, statuses
 
 
+@pytest.mark.parametrize('options, names', [
+    (['--affinity', '0:CPU'], ['--affinity']),
+    (['--net', 'tap=tap0', '--net', 'tap=tap1,affinity=CPU'], ['--net affinity=', 'net1']),
+], ids=['vCPUs', 'workers'])
+def test_no_such_host_cpu(micro, host, options, names):
+    """A CPU that is not there, one that may not be there, and one that this process may not use."""
+    host.tap('tap0', address=None)
+    host.tap('tap1', address=None)
+    kernel = micro(m.POWEROFF)
+    others = [str(cpu) for cpu in sorted(os.sched_getaffinity(0))[1:2]]
+    for cpu in ('1023', '65535', *others):
+        given = [word.replace('CPU', cpu) for word in options]
+        result = call(host.command(['taskset', '-c', str(min(os.sched_getaffinity(0))), WHELP, 'run', '--kernel',
+                                    kernel, *given]))
+        one_line(result, 1, *names, f'host CPU {cpu}', 'taskset')
+
+
 # ---- taps ----
 
 def test_h7_somebody_elses_tap(public, host):
