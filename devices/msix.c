@@ -36,6 +36,12 @@ static void route(struct msix *msix, unsigned index)
 	msix->ops->route(msix->ctx, index, address, v->table[2]);
 }
 
+static void mask_changed(struct msix *msix, unsigned index)
+{
+	if (msix->ops->mask_changed)
+		msix->ops->mask_changed(msix->ctx, index);
+}
+
 /* Recomputes whether a vector is masked, after its entry or the function's control changed. */
 static void update_vector(struct msix *msix, unsigned index)
 {
@@ -43,16 +49,20 @@ static void update_vector(struct msix *msix, unsigned index)
 	bool masked = !(msix->control & PCI_MSIX_FLAGS_ENABLE) ||
 		      msix->control & PCI_MSIX_FLAGS_MASKALL ||
 		      v->table[3] & PCI_MSIX_ENTRY_CTRL_MASKBIT;
+	bool was_masked;
 
 	if (masked) {
-		atomic_store(&v->masked, true);
+		if (!atomic_exchange(&v->masked, true))
+			mask_changed(msix, index);
 		return;
 	}
 	route(msix, index);
 	/* Partner: msix_fire() sets pending, then reads masked. Both sequentially consistent. */
-	atomic_store(&v->masked, false);
+	was_masked = atomic_exchange(&v->masked, false);
 	if (atomic_exchange(&v->pending, false))
 		msix->ops->fire(msix->ctx, index);
+	if (was_masked)
+		mask_changed(msix, index);
 }
 
 static void update_all(struct msix *msix)
@@ -72,6 +82,11 @@ void msix_config_written(struct msix *msix, unsigned offset, unsigned len)
 	pthread_mutex_lock(&msix->lock);
 	update_all(msix);
 	pthread_mutex_unlock(&msix->lock);
+}
+
+bool msix_unmasked(const struct msix *msix, unsigned vector)
+{
+	return vector < msix->count && !atomic_load(&msix->vectors[vector].masked);
 }
 
 void msix_fire(struct msix *msix, unsigned vector)

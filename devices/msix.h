@@ -3,7 +3,7 @@
  * MSI-X of one PCI function (PCI Local Bus 3.0, section 6.8.2): the capability, the vector table,
  * the pending bits, and masking by vector and by function.
  *
- * What it does outwards are two things: it routes a vector (its message changed) and fires one.
+ * What it does outwards: it routes a vector (its message changed), fires one, and tells of masks.
  */
 #ifndef WHELP_MSIX_H
 #define WHELP_MSIX_H
@@ -24,6 +24,11 @@ struct msix_ops {
 	void (*route)(void *ctx, unsigned vector, uint64_t address, uint32_t data);
 	/* Raise it once. Called by any thread. */
 	void (*fire)(void *ctx, unsigned vector);
+	/*
+	 * It became masked, or no longer is (msix_unmasked()): for who fires by other means than
+	 * msix_fire(). Called by a vCPU thread, with `lock` held; NULL: nobody does.
+	 */
+	void (*mask_changed)(void *ctx, unsigned vector);
 };
 
 struct msix_vector {
@@ -63,6 +68,9 @@ static inline bool msix_enabled(struct msix *msix)
 {
 	return atomic_load_explicit(&msix->enabled, memory_order_acquire);
 }
+
+/* True while firing the vector raises its message at once; false for one that does not exist. */
+bool msix_unmasked(const struct msix *msix, unsigned vector);
 
 /*
  * Fires a vector, or makes it pending while it is masked; from any thread, without a lock. A vector

@@ -370,6 +370,11 @@ static void msi_set(void *ctx, unsigned source, uint64_t address, uint32_t data)
 	pthread_mutex_unlock(&kvm->route_lock);
 }
 
+static int msi_fd(void *ctx, unsigned source, int fd, bool on)
+{
+	return set_irqfd(ctx, fd, KVM_FIRST_MSI_GSI + source, on);
+}
+
 static int kick_fd(void *ctx, enum platform_space space, uint64_t addr, int fd, bool on)
 {
 	struct kvm *kvm = ctx;
@@ -398,6 +403,7 @@ const struct platform_ops kvm_platform_ops = {
 	.msi_free = msi_free,
 	.msi_set = msi_set,
 	.msi_commit = msi_commit,
+	.msi_fd = msi_fd,
 	.kick_fd = kick_fd,
 	.irq_line = irq_line,
 };

@@ -27,6 +27,13 @@ struct platform_ops {
 	int (*msi_commit)(void *ctx);
 
 	/*
+	 * Makes a count on the eventfd `fd`, of which there is but one user at a time, raise the
+	 * source's message too, without us; with `on` false ends that, and when it returns no count
+	 * that comes raises it any more. Counts that are not taken so stay in `fd`. 0 or -errno.
+	 */
+	int (*msi_fd)(void *ctx, unsigned source, int fd, bool on);
+
+	/*
 	 * Makes a guest's write of any size to `addr` add 1 to the eventfd `fd` without an exit to
 	 * us; with `on` false ends that. 0 or -errno.
 	 */

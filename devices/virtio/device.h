@@ -46,6 +46,14 @@ struct virtio_device_ops {
 struct virtio_transport_ops {
 	void (*queue_interrupt)(void *ctx, unsigned queue);
 	void (*config_interrupt)(void *ctx);
+	/*
+	 * Whoever serves the queue says that there is something used by a count on the eventfd
+	 * `fd`, and is not one of our threads. The transport raises the queue's interrupt by it
+	 * where it can without us. Where it cannot, the count stays in `fd`, and is the caller's to
+	 * take and to pass on by queue_interrupt. -1 ends that, before `fd` is closed. With no
+	 * other call of the device's under way.
+	 */
+	void (*queue_call_fd)(void *ctx, unsigned queue, int fd);
 };
 
 struct virtio_queue {

@@ -235,7 +235,67 @@ static void fire(void *ctx, unsigned vector)
 	(void)written;
 }
 
-static const struct msix_ops message_ops = { .route = route, .fire = fire };
+/*
+ * A count raises the vector's message by itself while that may be: with MSI-X on, and unmasked. In
+ * all other cases (INTx, the pending bits) only we can do what there is to do.
+ */
+static void update_call_locked(struct virtio_pci *t, unsigned queue)
+{
+	const struct platform_ops *ops = t->platform->ops;
+	struct virtio_pci_call *call = &t->calls[queue];
+	unsigned vector = atomic_load(&t->queue_vectors[queue]);
+	int source = -1;
+
+	if (call->fd >= 0 && msix_unmasked(&t->msix, vector))
+		source = (int)t->messages[vector].source;
+	if (source == call->source)
+		return;
+	if (call->source >= 0)
+		ops->msi_fd(t->platform->ctx, (unsigned)call->source, call->fd, false);
+	call->source = -1;
+	/* When it is refused, counts come to us. */
+	if (source >= 0 && !ops->msi_fd(t->platform->ctx, (unsigned)source, call->fd, true))
+		call->source = source;
+}
+
+void virtio_pci_update_call(struct virtio_pci *t, unsigned queue)
+{
+	pthread_mutex_lock(&t->calls_lock);
+	update_call_locked(t, queue);
+	pthread_mutex_unlock(&t->calls_lock);
+}
+
+static void queue_call_fd(void *ctx, unsigned queue, int fd)
+{
+	struct virtio_pci *t = ctx;
+	struct virtio_pci_call *call = &t->calls[queue];
+
+	pthread_mutex_lock(&t->calls_lock);
+	if (call->source >= 0)
+		t->platform->ops->msi_fd(t->platform->ctx, (unsigned)call->source, call->fd, false);
+	*call = (struct virtio_pci_call){ .fd = fd, .source = -1 };
+	update_call_locked(t, queue);
+	pthread_mutex_unlock(&t->calls_lock);
+}
+
+/*
+ * The mask was stored before, and whoever changes a queue's vector looks at it after: one of the
+ * two acts on both.
+ */
+static void mask_changed(void *ctx, unsigned vector)
+{
+	struct virtio_pci *t = ctx;
+
+	for (unsigned i = 0; i < t->device->queue_count; i++)
+		if (atomic_load(&t->queue_vectors[i]) == vector)
+			virtio_pci_update_call(t, i);
+}
+
+static const struct msix_ops message_ops = {
+	.route = route,
+	.fire = fire,
+	.mask_changed = mask_changed,
+};
 
 static void interrupt(struct virtio_pci *t, unsigned vector, uint8_t isr)
 {
@@ -266,6 +326,7 @@ static void config_interrupt(void *ctx)
 static const struct virtio_transport_ops transport_ops = {
 	.queue_interrupt = queue_interrupt,
 	.config_interrupt = config_interrupt,
+	.queue_call_fd = queue_call_fd,
 };
 
 static void add_block(struct virtio_pci *t, uint8_t type, uint8_t bar, uint32_t base,
@@ -338,6 +399,20 @@ static int alloc_messages(struct virtio_pci *t, unsigned count)
 	return 0;
 }
 
+/* What there is of each queue. */
+static int alloc_queues(struct virtio_pci *t)
+{
+	unsigned count = t->device->queue_count;
+
+	t->queue_vectors = calloc(count, sizeof(*t->queue_vectors));
+	t->calls = calloc(count, sizeof(*t->calls));
+	if (!t->queue_vectors || !t->calls)
+		return -ENOMEM;
+	for (unsigned i = 0; i < count; i++)
+		t->calls[i] = (struct virtio_pci_call){ .fd = -1, .source = -1 };
+	return 0;
+}
+
 int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
 		    const struct platform *platform, uint32_t class_code,
 		    enum platform_space kicks)
@@ -359,6 +434,7 @@ int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
 	t->kicks = kicks;
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_mutex_init(&t->isr_lock, NULL);
+	pthread_mutex_init(&t->calls_lock, NULL);
 	pci_init(&t->function, &identity, &function_ops);
 	pci_add_bar(&t->function, VIRTIO_BAR, PCI_SPACE_MEMORY, VIRTIO_BAR_SIZE, &bar_ops, t);
 	if (kicks == PLATFORM_PIO)
@@ -366,8 +442,9 @@ int virtio_pci_init(struct virtio_pci *t, struct virtio_device *device,
 			    &kick_bar_ops, t);
 	pci_add_intx(&t->function);
 	add_capabilities(t);
-	t->queue_vectors = calloc(device->queue_count, sizeof(*t->queue_vectors));
-	err = t->queue_vectors ? alloc_messages(t, vectors) : -ENOMEM;
+	err = alloc_queues(t);
+	if (!err)
+		err = alloc_messages(t, vectors);
 	if (!err)
 		err = msix_init(&t->msix, &t->function, MSIX_BAR, vectors, &message_ops, t);
 	if (err) {
@@ -398,7 +475,9 @@ void virtio_pci_fini(struct virtio_pci *t)
 	for (unsigned i = 0; i < t->message_count; i++)
 		t->platform->ops->msi_free(t->platform->ctx, t->messages[i].source);
 	free(t->messages);
+	free(t->calls);
 	free(t->queue_vectors);
+	pthread_mutex_destroy(&t->calls_lock);
 	pthread_mutex_destroy(&t->isr_lock);
 	pthread_mutex_destroy(&t->lock);
 	memset(t, 0, sizeof(*t));

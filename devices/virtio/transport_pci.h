@@ -21,6 +21,12 @@ struct virtio_pci_message {
 	int fd;
 };
 
+/* What a queue is called by instead of queue_interrupt: see virtio_transport_ops. */
+struct virtio_pci_call {
+	int fd;	    /* -1: by queue_interrupt only */
+	int source; /* the message that a count on `fd` raises by itself; -1: none */
+};
+
 struct virtio_pci {
 	struct pci_function function;
 	struct msix msix;
@@ -39,6 +45,8 @@ struct virtio_pci {
 	uint16_t queue_select;
 	atomic_ushort config_vector;
 	atomic_ushort *queue_vectors;
+	pthread_mutex_t calls_lock; /* `calls`; innermost */
+	struct virtio_pci_call *calls; /* one a queue */
 	pthread_mutex_t isr_lock; /* the ISR status and the pin that follows it */
 	uint8_t isr;
 };

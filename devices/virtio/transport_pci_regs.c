@@ -143,8 +143,10 @@ static uint32_t read_queue_vector(struct virtio_pci *t)
 
 static void write_queue_vector(struct virtio_pci *t, uint32_t value)
 {
-	if (selected(t))
-		atomic_store(&t->queue_vectors[t->queue_select], checked_vector(t, value));
+	if (!selected(t))
+		return;
+	atomic_store(&t->queue_vectors[t->queue_select], checked_vector(t, value));
+	virtio_pci_update_call(t, t->queue_select);
 }
 
 static uint32_t read_queue_enable(struct virtio_pci *t)

@@ -15,6 +15,9 @@ void virtio_pci_common_write(struct virtio_pci *t, uint64_t offset, const void *
 /* The registers that are the transport's own, as after power-on. */
 void virtio_pci_reset_registers(struct virtio_pci *t);
 
+/* The queue's vector is another one: what it is called by follows. */
+void virtio_pci_update_call(struct virtio_pci *t, unsigned queue);
+
 /* Sets the ISR status, and the INTx pin with it (4.1.4.5). */
 void virtio_pci_set_isr(struct virtio_pci *t, uint8_t isr);
 

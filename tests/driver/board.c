@@ -84,6 +84,36 @@ static int msi_commit(void *ctx)
 	return 0;
 }
 
+static int find_joined(const struct board *board, int fd)
+{
+	for (unsigned i = 0; i < board->joined_count; i++)
+		if (board->joined[i].fd == fd)
+			return (int)i;
+	return -1;
+}
+
+static int msi_fd(void *ctx, unsigned source, int fd, bool on)
+{
+	struct board *board = ctx;
+	int at, err = 0;
+
+	pthread_mutex_lock(&board->lock);
+	at = find_joined(board, fd);
+	if (on && at >= 0)
+		err = -EBUSY;
+	else if (on && board->joined_count == BOARD_JOINED)
+		err = -ENOSPC;
+	else if (on)
+		board->joined[board->joined_count++] =
+			(struct board_joined){ .source = source, .fd = fd };
+	else if (at < 0 || board->joined[at].source != source)
+		err = -ENOENT;
+	else
+		board->joined[at] = board->joined[--board->joined_count];
+	pthread_mutex_unlock(&board->lock);
+	return err;
+}
+
 static int find_kick(const struct board *board, enum platform_space space, uint64_t addr)
 {
 	for (unsigned i = 0; i < board->kick_count; i++)
@@ -131,6 +161,7 @@ static const struct platform_ops platform_ops = {
 	.msi_free = msi_free,
 	.msi_set = msi_set,
 	.msi_commit = msi_commit,
+	.msi_fd = msi_fd,
 	.kick_fd = kick_fd,
 	.irq_line = irq_line,
 };
@@ -301,6 +332,22 @@ uint64_t board_wait_message(struct board *board, uint64_t address, uint32_t data
 	if (fd < 0 || !board_wait_fd(fd, POLLIN, timeout))
 		return 0;
 	return read(fd, &count, sizeof(count)) == sizeof(count) ? count : 0;
+}
+
+bool board_raises(struct board *board, int fd, uint64_t address, uint32_t data)
+{
+	const struct board_source *s;
+	bool raises = false;
+	int at;
+
+	pthread_mutex_lock(&board->lock);
+	at = find_joined(board, fd);
+	if (at >= 0) {
+		s = &board->sources[board->joined[at].source];
+		raises = s->used && s->live && s->address == address && s->data == data;
+	}
+	pthread_mutex_unlock(&board->lock);
+	return raises;
 }
 
 unsigned board_commits(struct board *board)

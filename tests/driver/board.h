@@ -33,6 +33,7 @@
 
 #define BOARD_SOURCES  80u
 #define BOARD_KICKS    80u
+#define BOARD_JOINED   16u
 #define BOARD_MAX_LINE 24u
 
 /* How long a wait for something that has to happen may take, in ms. */
@@ -52,6 +53,12 @@ struct board_kick {
 	int fd;
 };
 
+/* An eventfd by which somebody else raises a source's message. */
+struct board_joined {
+	unsigned source;
+	int fd;
+};
+
 struct board {
 	struct mem mem;
 	struct bus mmio;
@@ -66,6 +73,8 @@ struct board {
 	unsigned commits;
 	struct board_kick kicks[BOARD_KICKS];
 	unsigned kick_count;
+	struct board_joined joined[BOARD_JOINED];
+	unsigned joined_count;
 	bool lines[BOARD_MAX_LINE];
 	unsigned rises[BOARD_MAX_LINE];
 };
@@ -106,6 +115,9 @@ int board_message_fd(struct board *board, uint64_t address, uint32_t data);
  * since it was last taken: 0 at the end of the time.
  */
 uint64_t board_wait_message(struct board *board, uint64_t address, uint32_t data, int timeout);
+
+/* Whether a count on the eventfd, which is no source's own, would raise the message. */
+bool board_raises(struct board *board, int fd, uint64_t address, uint32_t data);
 
 unsigned board_commits(struct board *board);
 bool board_line(struct board *board, unsigned line);
