@@ -246,6 +246,7 @@ class Whelp:
             # The host is slow or busy.
             r'hrtimer: interrupt took \d+ ns',
             r'sched: DL replenish lagged too much',
+            r'Unstable clock detected|keep using the local clock|trace_clock=local|on the kernel command line',
             r"clocksource: .*(tsc|kvm-clock|skew|watchdog|interval)|clocksource:\s+'",
             # What follows from that: a paragraph of advice.
             r'Unstable clock detected, |keep using the local clock|"trace_clock=local"|on the kernel command line$',
