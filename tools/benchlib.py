@@ -248,7 +248,8 @@ class Counters:
         nics = json.loads(self._file.path.read_text())['nics']
         sums = {}
         for nic in nics if number is None else [nics[number]]:
-            for direction in (nic['rx'], nic['tx']):
+            # With vhost-net there are none.
+            for direction in (nic['rx'] or {}, nic['tx'] or {}):
                 for name, value in direction.items():
                     # Drops by cause and histograms are more than a number.
                     if isinstance(value, int):

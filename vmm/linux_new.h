@@ -7,6 +7,7 @@
 #define WHELP_LINUX_NEW_H
 
 #include <linux/if_tun.h>
+#include <linux/vhost.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_net.h>
 
@@ -70,6 +71,19 @@
 #ifndef TUN_F_UDP_TUNNEL_GSO
 #define TUN_F_UDP_TUNNEL_GSO	  0x080
 #define TUN_F_UDP_TUNNEL_GSO_CSUM 0x100
+#endif
+
+/*
+ * Linux 6.17: vhost's features beyond 64. The header's own structure ends in an array without a
+ * length.
+ */
+#ifndef VHOST_GET_FEATURES_ARRAY
+struct vhost_features_array {
+	__u64 count;
+	__u64 features[];
+};
+#define VHOST_GET_FEATURES_ARRAY _IOR(VHOST_VIRTIO, 0x83, struct vhost_features_array)
+#define VHOST_SET_FEATURES_ARRAY _IOW(VHOST_VIRTIO, 0x83, struct vhost_features_array)
 #endif
 
 #endif

@@ -159,6 +159,7 @@ static int build_nic(struct guest *g, unsigned index)
 		.tuning = config->tuning,
 		.guest_cpus = g->host->config->cpus,
 		.lock = &g->exits,
+		.vhost = config->vhost,
 	};
 	struct nic *nic = calloc(1, sizeof(*nic));
 	char affinity[40];

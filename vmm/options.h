@@ -52,6 +52,7 @@ struct net_config {
 	unsigned rx_ring;
 	unsigned tx_ring;
 	struct net_tuning tuning;
+	bool vhost;	 /* the kernel's vhost-net moves the frames, not whelp */
 	bool notify_pio; /* kicks go to an I/O BAR and not to a memory BAR */
 	/* As in the configuration (5.1.4); UINT32_MAX and UINT8_MAX: unknown. */
 	uint32_t speed;

@@ -144,6 +144,13 @@ static int set_notify(void *config, const char *value, struct complaint *why)
 	return set_either(&choice->net->notify_pio, value, "mmio", "pio", why);
 }
 
+static int set_vhost(void *config, const char *value, struct complaint *why)
+{
+	struct net_choice *choice = config;
+
+	return set_either(&choice->net->vhost, value, "off", "on", why);
+}
+
 static int set_speed(void *config, const char *value, struct complaint *why)
 {
 	struct net_choice *choice = config;
@@ -301,6 +308,10 @@ static const struct option_key keys[] = {
 	  "too, and for moving frames; drop lets go of it while reading the tap\n"
 	  "(default: none)",
 	  tuning_set_lock, false },
+	{ "vhost", "on|off",
+	  "on: the kernel's vhost-net moves the frames, not whelp; it knows nothing\n"
+	  "of the keys from mitigation to lock, and fewer features (default: off)",
+	  set_vhost, false },
 	{ "speed", "MBITS",
 	  "the link's speed that the guest is told, in Mbit/s, 1 to 2147483647\n"
 	  "(default: none is told)",
@@ -431,6 +442,14 @@ static int choose_queues(const struct net_choice *choice, struct complaint *why)
 	return 0;
 }
 
+static int check_vhost(const struct net_choice *choice, struct complaint *why)
+{
+	if (!choice->net->vhost || !choice->tuned)
+		return 0;
+	return complain(why, "vhost=on leaves whelp no frames to move: a key from mitigation to "
+			     "lock contradicts it");
+}
+
 int net_config_parse(struct net_config *net, const char *text, struct complaint *why)
 {
 	struct net_choice choice = { .net = net };
@@ -451,5 +470,7 @@ int net_config_parse(struct net_config *net, const char *text, struct complaint 
 		rc = choose_ring(&choice, &net->tx_ring, "tx_ring", why);
 	if (!rc)
 		rc = tuning_check(&net->tuning, why);
+	if (!rc)
+		rc = check_vhost(&choice, why);
 	return rc;
 }

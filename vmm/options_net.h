@@ -15,6 +15,7 @@ struct net_choice {
 	unsigned queues;
 	unsigned ring;
 	bool mac, mtu, speed;
+	bool tuned; /* by any key of options_tuning.c */
 	/* By name, with a sign or in the list. */
 	uint32_t on[NET_FEATURE_WORDS];
 	uint32_t off[NET_FEATURE_WORDS];

@@ -13,10 +13,12 @@
 #define MAX_BUDGET	65536u /* packets */
 #define MIN_BUDGET	1u
 
+/* For a setter. */
 static struct net_tuning *tuning_of(void *config)
 {
 	struct net_choice *choice = config;
 
+	choice->tuned = true;
 	return &choice->net->tuning;
 }
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "devices/virtio/net_costs.h"
+#include "devices/virtio/net_vhost.h"
 #include "vmm/affinity.h"
 #include "vmm/linux_new.h"
 #include "vmm/log.h"
@@ -110,6 +111,19 @@ static void find_possible(const struct virtio_net *net, struct virtio_features *
 		virtio_add(possible, VIRTIO_NET_F_MQ);
 	if (net->pair_count > 1 && net->backend->steering)
 		virtio_add(possible, VIRTIO_NET_F_RSS);
+	net_vhost_limit(net, possible);
+}
+
+static int refuse_feature(const struct virtio_net *net, const struct net_feature *feature)
+{
+	const char *lacks = net_vhost_lacks(net, feature->bit);
+
+	if (lacks)
+		log_error("--net +%s: %s", feature->name, lacks);
+	else
+		log_error("--net +%s: %s cannot do it (`whelp doctor` shows what this host's taps "
+			  "can); leave it out", feature->name, net->backend->name);
+	return -EOPNOTSUPP;
 }
 
 static int offer_features(struct virtio_net *net, const struct virtio_net_options *options)
@@ -120,12 +134,8 @@ static int offer_features(struct virtio_net *net, const struct virtio_net_option
 	for (unsigned i = 0; i < net_feature_count; i++) {
 		unsigned bit = net_features[i].bit;
 
-		if (virtio_has(&options->required, bit) && !virtio_has(&possible, bit)) {
-			log_error("--net +%s: %s cannot do it (`whelp doctor` shows what this "
-				  "host's taps can); leave it out", net_features[i].name,
-				  net->backend->name);
-			return -EOPNOTSUPP;
-		}
+		if (virtio_has(&options->required, bit) && !virtio_has(&possible, bit))
+			return refuse_feature(net, &net_features[i]);
 	}
 	for (unsigned i = 0; i < VIRTIO_FEATURE_WORDS; i++)
 		net->device.offered.word[i] = options->wanted.word[i] & possible.word[i];
@@ -225,16 +235,25 @@ static int prepare_backend(struct virtio_net *net)
 	return err;
 }
 
+static void stop_pairs(struct virtio_net *net)
+{
+	if (net->vhost) {
+		net_vhost_stop(net);
+		return;
+	}
+	for (unsigned i = 0; i < net->worker_count; i++)
+		net_worker_close(&net->workers[i]);
+	for (unsigned i = 0; i < net->pair_count; i++)
+		net_pair_stop(net->pairs[i]);
+}
+
 static void net_deactivate(struct virtio_device *device)
 {
 	struct virtio_net *net = to_net(device);
 
 	/* First, since it has the pairs' workers do things. */
 	net_control_stop(net);
-	for (unsigned i = 0; i < net->worker_count; i++)
-		net_worker_close(&net->workers[i]);
-	for (unsigned i = 0; i < net->pair_count; i++)
-		net_pair_stop(net->pairs[i]);
+	stop_pairs(net);
 	/* One pair, and the device's own address, after reset. */
 	net_set_pairs(net, 1);
 	net->driver_pairs = 1;
@@ -269,13 +288,7 @@ static void learn_costs(struct virtio_net *net)
 		net->policy.poll_max = costs.kick;
 }
 
-/* The queues of a pair are its own unless one of them is the control queue. */
-static bool is_pair(const struct virtio_net *net, unsigned index)
-{
-	return index == 0 || net->control_index == 2 * net->pair_count;
-}
-
-static int start_pairs(struct virtio_net *net)
+static int start_workers(struct virtio_net *net, unsigned pairs)
 {
 	int err = 0;
 
@@ -284,12 +297,20 @@ static int start_pairs(struct virtio_net *net)
 		err = net_worker_open(&net->workers[i], net->device.name, &net->tuning, net->lock);
 	for (unsigned i = 0; !err && i < net->worker_count; i++)
 		worker_pin(&net->workers[i].worker, cpu_list_choose(&net->tuning.cpus, i));
-	for (unsigned i = 0; !err && i < net->pair_count && is_pair(net, i); i++)
+	for (unsigned i = 0; !err && i < pairs; i++)
 		err = net_pair_start(net->pairs[i], &net->mode, &net->policy, &net->filters[0],
 				     &net->rss[0]);
 	for (unsigned i = 0; !err && i < net->worker_count; i++)
 		err = net_worker_start(&net->workers[i]);
 	return err;
+}
+
+static int start_pairs(struct virtio_net *net)
+{
+	/* The queues of a pair are its own unless one of them is the control queue. */
+	unsigned pairs = net->control_index == 2 * net->pair_count ? net->pair_count : 1;
+
+	return net->vhost ? net_vhost_start(net, pairs) : start_workers(net, pairs);
 }
 
 static int net_activate(struct virtio_device *device)
@@ -328,7 +349,9 @@ static void net_stop_queue(struct virtio_device *device, unsigned queue)
 	struct virtio_net *net = to_net(device);
 	struct net_pair *pair = net_pair_of(net, queue);
 
-	if (pair && pair->started)
+	if (pair && net->vhost)
+		net_vhost_stop_queue(net, queue);
+	else if (pair && pair->started)
 		net_pair_stop_queue(pair, queue);
 	else if (queue == net->control_index)
 		net_control_stop(net);
@@ -339,6 +362,8 @@ static int net_start_queue(struct virtio_device *device, unsigned queue)
 	struct virtio_net *net = to_net(device);
 	struct net_pair *pair = net_pair_of(net, queue);
 
+	if (pair && net->vhost)
+		return net_vhost_start_queue(net, queue);
 	if (pair && pair->started)
 		net_pair_start_queue(pair, queue);
 	else if (queue == net->control_index)
@@ -370,11 +395,8 @@ static void fill_config(struct virtio_net *net, const struct virtio_net_options 
 	c->supported_hash_types = net->backend->steering ? NET_HASH_PLAIN_TYPES : NET_HASH_TYPES;
 }
 
-/* The back end is gone for good: the guest sees its link down. */
-static void wire_gone(struct net_pair *pair)
+void net_wire_gone(struct virtio_net *net)
 {
-	struct virtio_net *net = to_net(pair->device);
-
 	atomic_fetch_and(&net->status, (unsigned short)~VIRTIO_NET_S_LINK_UP);
 	virtio_config_changed(&net->device);
 }
@@ -405,6 +427,11 @@ static int make_workers(struct virtio_net *net)
 	return net->workers ? 0 : -ENOMEM;
 }
 
+static void pair_gone(struct net_pair *pair)
+{
+	net_wire_gone(to_net(pair->device));
+}
+
 static int make_pairs(struct virtio_net *net)
 {
 	net->pairs = calloc(net->pair_count, sizeof(struct net_pair *));
@@ -415,7 +442,7 @@ static int make_pairs(struct virtio_net *net)
 		if (!net->pairs[i])
 			return -ENOMEM;
 		net_pair_init(net->pairs[i], &net->device, net->backend, &net->tuning, i,
-			      worker_of(net, 2 * i), worker_of(net, 2 * i + 1), wire_gone);
+			      worker_of(net, 2 * i), worker_of(net, 2 * i + 1), pair_gone);
 	}
 	return 0;
 }
@@ -469,7 +496,7 @@ int virtio_net_init(struct virtio_net *net, const struct virtio_net_options *opt
 		log_error("%s: %s", options->name, strerror(-err));
 		return err;
 	}
-	err = open_batches(net);
+	err = options->vhost ? net_vhost_open(net) : open_batches(net);
 	return err ? err : offer_features(net, options);
 }
 
@@ -478,6 +505,7 @@ void virtio_net_fini(struct virtio_net *net)
 	if (!net->backend)
 		return;
 	virtio_device_fini(&net->device);
+	net_vhost_close(net);
 	pthread_mutex_destroy(&net->config_lock);
 	net->backend = NULL;
 	for (unsigned i = 0; net->pairs && i < net->pair_count; i++) {

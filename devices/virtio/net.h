@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * virtio-net (virtio 1.3, section 5.1): its features and configuration, over a net back end.
- * Workers move the frames (net_worker.h), one more serves the control queue (net_control.c).
+ * Workers move the frames (net_worker.h), or the kernel's vhost-net does (net_vhost.h); one more
+ * serves the control queue (net_control.c).
  */
 #ifndef WHELP_VIRTIO_NET_H
 #define WHELP_VIRTIO_NET_H
@@ -32,7 +33,10 @@ struct virtio_net_options {
 	pthread_mutex_t *lock;	  /* of all exits, for `tuning.lock`; borrowed; else not used */
 	struct virtio_features wanted;	 /* offered, as far as the back end can do them */
 	struct virtio_features required; /* of these: without them there is no device */
+	bool vhost; /* the kernel's vhost-net moves the frames; the back end is a tap */
 };
+
+struct net_vhost;
 
 struct virtio_net {
 	struct virtio_device device;
@@ -41,6 +45,7 @@ struct virtio_net {
 	struct virtio_net_config config; /* but for `status` */
 	uint8_t own_mac[6];		 /* config.mac's value after reset */
 	atomic_ushort status;
+	struct net_vhost *vhost; /* NULL: the pairs' own workers move the frames */
 	struct net_pair **pairs;
 	struct net_tuning tuning;
 	unsigned guest_cpus;
@@ -100,6 +105,12 @@ struct net_pair *net_pair_of(const struct virtio_net *net, unsigned queue);
 
 /* For net.c and net_control.c: the address in the configuration. */
 void net_set_mac(struct virtio_net *net, const uint8_t mac[6]);
+
+/*
+ * For net.c and net_vhost.c: the back end is gone for good, and the guest sees its link down. From
+ * any thread.
+ */
+void net_wire_gone(struct virtio_net *net);
 
 /*
  * For net.c and net_control.c: the back end's offloads that these VIRTIO_NET_F_GUEST_* bits ask

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "devices/virtio/net.h"
+#include "devices/virtio/net_vhost.h"
 #include "vmm/linux_new.h"
 #include "vmm/util.h"
 
@@ -112,7 +113,10 @@ static bool set_offloads(void *ctx, uint64_t offloads)
 	 * Before the first frame with a new one, and until the last with an old one that is wanted.
 	 */
 	allow_offloads(net, before | after);
-	done = !net->backend->ops->set_offloads(net->backend, after);
+	if (net->vhost)
+		done = !net_vhost_set_offloads(net, after, before & ~after);
+	else
+		done = !net->backend->ops->set_offloads(net->backend, after);
 	allow_offloads(net, done ? after : before);
 	return done;
 }

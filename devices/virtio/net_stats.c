@@ -136,13 +136,18 @@ static json_t *queue_json(const struct net_queue *q, struct net_counters *sum)
 json_t *net_stats_json(const struct virtio_net *net)
 {
 	struct net_counters rx = { 0 }, tx = { 0 };
-	json_t *pairs = json_array();
+	json_t *pairs;
 
+	/* The kernel's vhost-net counts nothing that we could read. */
+	if (net->vhost)
+		return json_pack("{s:s, s:s, s:b, s:n, s:n, s:n}", "name", net->device.name,
+				 "backend", net->backend->name, "vhost", true, "rx", "tx", "pairs");
+	pairs = json_array();
 	for (unsigned i = 0; i < net->pair_count; i++)
 		json_array_append_new(pairs, json_pack("{s:o, s:o}", "rx",
 						       queue_json(&net->pairs[i]->rx, &rx), "tx",
 						       queue_json(&net->pairs[i]->tx, &tx)));
-	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", net->device.name, "backend",
-			 net->backend->name, "rx", counters_json(&rx), "tx", counters_json(&tx),
-			 "pairs", pairs);
+	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o}", "name", net->device.name, "backend",
+			 net->backend->name, "vhost", false, "rx", counters_json(&rx), "tx",
+			 counters_json(&tx), "pairs", pairs);
 }

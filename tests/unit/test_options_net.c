@@ -87,6 +87,7 @@ static void test_net_defaults(void **state)
 	assert_int_equal(net.rx_ring, 256);
 	assert_int_equal(net.tx_ring, 256);
 	assert_false(net.notify_pio);
+	assert_false(net.vhost);
 	assert_int_equal(net.speed, UINT32_MAX);
 	assert_int_equal(net.duplex, 0xff);
 	assert_string_equal(names(net.required, text), "");
@@ -119,6 +120,8 @@ static void test_net_keys(void **state)
 	assert_int_equal(net.duplex, 0);
 	net = NET("tap=t,speed=1,duplex=half");
 	assert_int_equal(net.duplex, 0);
+	assert_true(NET("tap=t,vhost=on").vhost);
+	assert_false(NET("tap=t,vhost=off").vhost);
 	net = NET("tap=t,duplex=full");
 	assert_int_equal(net.speed, UINT32_MAX);
 	assert_int_equal(net.duplex, 1);
@@ -397,6 +400,8 @@ static const struct CMUnitTest tests[] = {
 	BAD_RUN("ring odd, not packed", "--net", "tap=t,features=all,-ring_packed,ring=7",
 		" ring must be a power of two"),
 	BAD_RUN("notify", "--net", "tap=t,notify=io", "notify must be mmio or pio"),
+	BAD_RUN("vhost", "--net", "tap=t,vhost=yes", "vhost must be off or on"),
+	BAD_RUN("vhost tuned", "--net", "tap=t,poll=auto,vhost=on", "vhost=on leaves whelp no"),
 	BAD_RUN("speed 0", "--net", "tap=t,speed=0", "speed must be", "1 to 2147483647"),
 	BAD_RUN("speed 2^31", "--net", "tap=t,speed=2147483648", "speed must be"),
 	BAD_RUN("speed unit", "--net", "tap=t,speed=10G", "speed must be"),

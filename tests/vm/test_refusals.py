@@ -51,6 +51,23 @@ def test_h15_kvm(public, prepare, user, words):
     one_line(result, 1, '/dev/kvm', *words)
 
 
+@pytest.mark.parametrize('prepare, user, words', [
+    ('true', 0, ['No such file', 'modprobe vhost_net']),
+    ('mknod -m 600 /dev/vhost-net c 10 238', NOBODY, ['Permission denied', 'group']),
+    ('mknod -m 666 /dev/vhost-net c 1 3', 0, ['does not answer as vhost-net']),
+], ids=['missing', 'mode 600', 'not vhost-net'])
+def test_vhost(public, host, prepare, user, words):
+    """Among devices of the test's own: all that a guest needs, and vhost-net or what stands in its place."""
+    host.tap(options=f'user {NOBODY}')
+    script = f'''
+        mount -t tmpfs dev /dev && mkdir /dev/net && mknod -m 666 /dev/kvm c 10 232 &&
+        mknod -m 666 /dev/net/tun c 10 200 && mknod -m 666 /dev/null c 1 3 && {prepare} &&
+        exec setpriv --reuid={user} --regid={user} --clear-groups "$@"'''
+    result = call(host.command(['unshare', '-m', 'sh', '-c', script, 'sh', public / 'whelp', 'run', '--kernel',
+                                public / 'kernel', '--net', 'tap=tap0,vhost=on']))
+    one_line(result, 1, '--net vhost=on', '/dev/vhost-net', *words)
+
+
 def test_h17_memory(micro):
     kernel = micro(m.POWEROFF)
     one_line(libvm.run('run', '--kernel', kernel, '--memory', '512G'), 1, '--memory', '524288M')
