@@ -248,8 +248,6 @@ class Whelp:
             r'sched: DL replenish lagged too much',
             r'Unstable clock detected|keep using the local clock|trace_clock=local|on the kernel command line',
             r"clocksource: .*(tsc|kvm-clock|skew|watchdog|interval)|clocksource:\s+'",
-            # What follows from that: a paragraph of advice.
-            r'Unstable clock detected, |keep using the local clock|"trace_clock=local"|on the kernel command line$',
         ]
         # Tens of kilobytes over an emulated serial port: a busy host was seen to take a second for each.
         lines = self.run('dmesg -r', timeout=BOOT).splitlines()
