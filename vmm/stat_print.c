@@ -184,6 +184,10 @@ static void print_nic(FILE *out, const struct looks *nic)
 
 	fprintf(out, "\n%s on %s\n", text(nic, "name"), text(nic, "backend"));
 	if (json_is_true(json_object_get(nic->now, "vhost"))) {
+		fputs(" its frames are the kernel's vhost-net's, which does not count them\n", out);
+		return;
+	}
+	if (json_is_true(json_object_get(nic->now, "vhost"))) {
 		fputs("  vhost-net moves its frames, and counts none\n", out);
 		return;
 	}

@@ -166,6 +166,18 @@ static void test_odd_objects(void **state)
 			free(print(objects[i], objects[k], i));
 }
 
+static void test_vhost(void **state)
+{
+	static const char vhost[] =
+		"{\"nics\": [{\"name\": \"net0\", \"backend\": \"tap7\", \"vhost\": true,"
+		" \"rx\": null, \"tx\": null, \"pairs\": null}]}";
+	char *said = print(vhost, NULL, 0);
+
+	(void)state;
+	assert_null(strstr(said, "packets"));
+	EXPECT(said, "\nnet0 on tap7\n its frames are the kernel's vhost-net's,");
+}
+
 static void test_what_a_terminal_would_obey(void **state)
 {
 	static const char bad[] =
@@ -210,6 +222,7 @@ int main(void)
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_odd_objects),
 		cmocka_unit_test(test_what_a_terminal_would_obey),
+		cmocka_unit_test(test_vhost),
 		cmocka_unit_test(test_rows),
 	};
 
