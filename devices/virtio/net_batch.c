@@ -98,18 +98,21 @@ int net_batch_transmit(struct net_queue *tx, struct net_moved *moved)
 {
 	struct net_batch *b = tx->pair->batch;
 	int popped = gather(tx, b);
-	unsigned i;
+	unsigned taken = 0;
 
 	send_all(tx, b);
+	while (taken < b->count && b->results[taken] != -EAGAIN)
+		taken++;
 	/* When the first one was taken is not known before all are. */
-	if (b->count && b->results[0] != -EAGAIN)
+	if (taken)
 		net_queue_first(tx);
-	for (i = 0; i < b->count; i++) {
-		if (!net_transmit_account(tx, &b->chains[i], b->results[i]))
-			break;
+	for (unsigned back = b->count; back > taken; back--)
+		vq_unpop(&tx->queue->vq, &b->chains[back - 1]);
+	for (unsigned i = 0; i < taken; i++) {
+		net_transmit_account(tx, &b->chains[i], b->results[i]);
 		net_moved_add(moved, b->results[i] >= 0, b->chains[i].readable_bytes);
 	}
-	for (unsigned back = b->count; back > i; back--)
-		vq_unpop(&tx->queue->vq, &b->chains[back - 1]);
+	if (taken < b->count)
+		net_transmit_account(tx, &b->chains[taken], -EAGAIN);
 	return popped;
 }
