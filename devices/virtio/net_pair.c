@@ -122,7 +122,8 @@ static void init_receiver(struct net_pair *pair)
 	net_rx_init(&pair->receiver, &pair->rx.queue->vq, pair->backend, pair->index,
 		    pair->mode.mergeable);
 	pair->receiver.copy = pair->tuning->rx_copy;
-	pair->receiver.worker = pair->rx.worker;
+	if (pair->tuning->lock == NET_LOCK_DROP)
+		pair->receiver.worker = pair->rx.worker;
 }
 
 int net_pair_start(struct net_pair *pair, const struct net_mode *mode,

@@ -57,17 +57,11 @@ void net_worker_enter_lock(struct net_worker *w)
 		w->locked = try_lock(w->lock);
 }
 
-static void unlock(struct net_worker *w)
+void net_worker_leave_lock(struct net_worker *w)
 {
 	if (w->locked)
 		pthread_mutex_unlock(w->lock);
 	w->locked = false;
-}
-
-void net_worker_leave_lock(struct net_worker *w)
-{
-	if (w->tuning->lock == NET_LOCK_DROP)
-		unlock(w);
 }
 
 /* ---- rounds ---- */
@@ -83,7 +77,7 @@ static bool run_batch(struct net_worker *w, struct net_queue *q)
 
 	net_worker_enter_lock(w);
 	more = q->tx ? net_queue_transmit(q) : net_queue_receive(q);
-	unlock(w);
+	net_worker_leave_lock(w);
 	return more;
 }
 
@@ -169,7 +163,7 @@ static void spin(struct net_worker *w, uint64_t until)
 
 	for (unsigned i = 0; i < w->count; i++)
 		if (sleeps_for_a_kick(w->queues[i]))
-			vq_kicks_disable(&w->queues[i]->queue->vq);
+			vq_kicks_withdraw(&w->queues[i]->queue->vq);
 	/* For those that sleep: a spin may be longer. */
 	net_worker_update_timer(w);
 	found = look_until(w, until);
@@ -261,7 +255,7 @@ static void expire(struct net_queue *q, uint64_t now)
 	if (!q->wake || q->wake > now)
 		return;
 	q->wake = 0;
-	vq_kicks_disable(&q->queue->vq);
+	vq_kicks_withdraw(&q->queue->vq);
 	net_queue_ask(q, MITIGATE_EXPIRED, false);
 	/* What it was good for, the next batch tells. */
 	q->expired = q->active;

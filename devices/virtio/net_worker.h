@@ -56,7 +56,7 @@ void net_worker_wake(struct net_worker *worker);
 void net_worker_update_timer(struct net_worker *worker);
 
 /*
- * Lets go of the lock for a while, if the tuning says so and it is held, and takes it again. The
+ * Lets go of the lock, if there is one and it is held, and takes it again. The
  * worker goes on without it when somebody waits for the worker: who waits may hold it.
  */
 void net_worker_leave_lock(struct net_worker *worker);

@@ -166,6 +166,11 @@ void vq_kicks_disable(struct virtqueue *vq)
 	vq->ring->kicks_disable(vq);
 }
 
+void vq_kicks_withdraw(struct virtqueue *vq)
+{
+	vq->ring->kicks_withdraw(vq);
+}
+
 bool vq_needs_interrupt(struct virtqueue *vq)
 {
 	return vq->ring->needs_interrupt(vq);

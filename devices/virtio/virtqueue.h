@@ -53,6 +53,7 @@ struct vq_ring_ops {
 	bool (*holds)(const struct virtqueue *vq, unsigned places);
 	bool (*kicks_enable)(struct virtqueue *vq, unsigned places);
 	void (*kicks_disable)(struct virtqueue *vq);
+	void (*kicks_withdraw)(struct virtqueue *vq);
 	bool (*needs_interrupt)(struct virtqueue *vq);
 };
 
@@ -185,6 +186,12 @@ bool vq_kicks_enable_at(struct virtqueue *vq, unsigned places);
 
 /* Tells the driver that kicks are not needed. It may still kick. */
 void vq_kicks_disable(struct virtqueue *vq);
+
+/*
+ * The same where a kick was asked for that did not come yet: with event indices on a split ring that
+ * takes a store, which a kick that came makes needless.
+ */
+void vq_kicks_withdraw(struct virtqueue *vq);
 
 /*
  * Whether what was published since the last call asks for an interrupt. Call it after vq_publish(),

@@ -263,5 +263,6 @@ const struct vq_ring_ops vq_packed_ops = {
 	.holds = packed_holds,
 	.kicks_enable = packed_kicks_enable,
 	.kicks_disable = packed_kicks_disable,
+	.kicks_withdraw = packed_kicks_disable,
 	.needs_interrupt = packed_needs_interrupt,
 };

@@ -222,6 +222,15 @@ static void split_kicks_disable(struct virtqueue *vq)
 		le16_store_relaxed(&vq->split.used->flags, VRING_USED_F_NO_NOTIFY);
 }
 
+static void split_kicks_withdraw(struct virtqueue *vq)
+{
+	/* A position behind, which the driver comes to only after a lap of all indices. */
+	if (vq->event_idx)
+		le16_store_relaxed(avail_event(vq), (uint16_t)(vq->split.next_avail - 1));
+	else
+		split_kicks_disable(vq);
+}
+
 static bool split_needs_interrupt(struct virtqueue *vq)
 {
 	struct vq_split *s = &vq->split;
@@ -251,5 +260,6 @@ const struct vq_ring_ops vq_split_ops = {
 	.holds = split_holds,
 	.kicks_enable = split_kicks_enable,
 	.kicks_disable = split_kicks_disable,
+	.kicks_withdraw = split_kicks_withdraw,
 	.needs_interrupt = split_needs_interrupt,
 };

@@ -97,7 +97,7 @@ static void test_g13_kicks_are_exact(void **state)
 		unsigned from = t.added_places;
 		bool kick;
 
-		switch (kind_random(5)) {
+		switch (kind_random(6)) {
 		case 0:
 			vq_kicks_disable(&p->vq);
 			/* On a split ring with event indices there is no such thing. */
@@ -118,6 +118,11 @@ static void test_g13_kicks_are_exact(void **state)
 			break;
 		case 4:
 			wish = ask_for_place(&t);
+			break;
+		case 5:
+			vq_kicks_withdraw(&p->vq);
+			wish = (struct wish){ p->kind->event_idx && !p->kind->packed, true,
+					      places_popped(&t) - 1 };
 			break;
 		}
 	}
