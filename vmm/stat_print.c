@@ -187,10 +187,6 @@ static void print_nic(FILE *out, const struct looks *nic)
 		fputs(" its frames are the kernel's vhost-net's, which does not count them\n", out);
 		return;
 	}
-	if (json_is_true(json_object_get(nic->now, "vhost"))) {
-		fputs("  vhost-net moves its frames, and counts none\n", out);
-		return;
-	}
 	print_queue_heading(out, nic->seconds > 0);
 	print_directions(out, "", nic);
 	for (size_t i = 0; count > 1 && i < count; i++) {

@@ -17,7 +17,7 @@ BITS = {'guest_udp_tunnel_gso', 'guest_udp_tunnel_gso_csum', 'host_udp_tunnel_gs
 @pytest.mark.parametrize('tunnel, net', [('vxlan id 7 dstport 4789 noudpcsum', ''),
                                          ('vxlan id 7 dstport 4789 udpcsum', ''),
                                          ('geneve id 7 udpcsum', ''),
-                                         ('vxlan id 7 dstport 4789 udpcsum', ',vhost=on')],
+                                         ('vxlan id 7 dstport 4789 udpcsum', ',vhost=on,+in_order')],
                          ids=['vxlan', 'vxlan-csum', 'geneve-csum', 'vhost'])
 def test_tunnel(whelp, host, tunnel, net):
     if [int(number) for number in re.findall(r'\d+', os.uname().release)[:2]] < [6, 17]:
@@ -27,6 +27,8 @@ def test_tunnel(whelp, host, tunnel, net):
                     '512M', '--cmdline', 'console=ttyS0 guest.net=eth0:192.0.2.2/24', '--net', f'tap=tap0{net}',
                     host=host, serial=True).wait_ready()
     assert BITS <= taken(machine), taken(machine)
+    # What vhost-net has to know is among it, too.
+    assert ('in_order' in taken(machine)) == ('in_order' in net)
     for run, there, here in ((host.run, '192.0.2.2', '198.51.100.1'), (machine.run, '192.0.2.1', '198.51.100.2')):
         run(f'ip link add t0 type {tunnel} remote {there}')
         run(f'ip addr add {here}/24 dev t0')
