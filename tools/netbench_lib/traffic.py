@@ -72,8 +72,9 @@ def client(case, address, seconds, programs, attempt=0):
     test = TESTS[name]
     if test.mode == 'netperf':
         sizes = ['-r', f'{size},{size}'] if test.kind == 'rr' else ['-m', size, '-M', size]
+        wait = settling(case, attempt)
         return [programs['netperf'], '-H', address, '-t', name, '-l', FOREVER, '-D', interval(seconds), '-P', 0,
-                *(['-s', settling(case, attempt)] if settling(case, attempt) else []), '-f', 'x' if test.kind == 'rr' else 'm', '--', *sizes]
+                *(['-s', wait] if wait else []), '-f', 'x' if test.kind == 'rr' else 'm', '--', *sizes]
     if test.mode == 'iperf3':
         more = {'IPERF3_R': ['-R'], 'IPERF3_UDP': ['-u', '-b', 0]}.get(name, [])
         return [programs['iperf3'], '-c', address, '-p', '%p', '--forceflush', '-f', 'm', '-i', interval(seconds),
