@@ -97,7 +97,7 @@ void net_costs_measure(struct net_costs *costs)
 	sigset_t all, old;
 	pthread_t thread;
 
-	/* One that ends a read, such as what stops a vCPU's thread, would put the two out of step. */
+	/* One that ends a read, as that which stops a vCPU does, would put the two out of step. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	*costs = (struct net_costs){ .kick = USUAL_KICK, .overshoot = USUAL_OVERSHOOT };

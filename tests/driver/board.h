@@ -66,7 +66,7 @@ struct board {
 	struct platform platform;
 	struct pci_host pci;
 	uint64_t next; /* the lowest free byte of guest memory */
-	pthread_mutex_t *exits; /* the caller's, held during accesses that reach a device; or NULL */
+	pthread_mutex_t *exits; /* the caller's, held during accesses to devices; or NULL */
 
 	pthread_mutex_t lock; /* all below */
 	struct board_source sources[BOARD_SOURCES];

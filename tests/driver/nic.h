@@ -34,7 +34,7 @@ struct nic_config {
 	unsigned pairs; /* 0: 1 */
 	bool pio;	/* kicks by port I/O */
 	uint16_t ring;	/* the largest that it offers; 0: 256 */
-	struct net_tuning tuning; /* with a lock, the driver's accesses take it as vCPUs' exits do */
+	struct net_tuning tuning; /* with a lock, the driver's accesses take it, as exits do */
 };
 
 struct nic {

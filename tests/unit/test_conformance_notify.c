@@ -73,7 +73,7 @@ static unsigned places_waiting(const struct traffic *t)
 	return t->added_places - places_popped(t);
 }
 
-/* What is published is never more than the ring has, and the driver always publishes what it adds. */
+/* The driver always publishes what it adds. */
 static struct wish ask_for_place(struct traffic *t)
 {
 	struct vq_pair *p = t->pair;

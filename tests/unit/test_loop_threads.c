@@ -336,7 +336,7 @@ static void test_a_timer_ends_the_wait(void **state)
 	loop_fini(&loop);
 }
 
-/* One that is ready again and again, and more work after it, hold up no timer: not a past one, too. */
+/* What is ready again and again holds up no timer, nor one that was over when it was set. */
 static void test_a_timer_among_what_is_always_ready(void **state)
 {
 	const uint64_t waits[] = { 0, 3 * MS };
