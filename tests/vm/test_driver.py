@@ -430,7 +430,7 @@ def alive(host):
     host.run(f'ping -q -c 5 -i 0.1 -w 40 {GUEST}')
 
 
-@pytest.mark.parametrize('name', KERNELS if 'WHELP_LONG' in os.environ else ['cloud', 'unstable'])
+@pytest.mark.parametrize('name', KERNELS if 'WHELP_LONG' in os.environ else ['unstable'])
 def test_g2_restarts(start, host, with_kernel, name):
     """Unbind and bind, reboot, and kexec, with frames on their way in both directions."""
     host.tap()
