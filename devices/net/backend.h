@@ -107,4 +107,11 @@ struct net_backend {
 	bool steering;	   /* set_steering() works */
 };
 
+/* Throws away the frames that wait on a queue: 8192 of them at most. */
+void net_backend_drain(struct net_backend *backend, unsigned queue);
+
+/* What send_batch() does, by a send() each. */
+void net_backend_send_each(struct net_backend *backend, unsigned queue, struct net_frame *frames,
+			   unsigned count);
+
 #endif

@@ -147,19 +147,6 @@ static int loopback_open_batches(struct net_backend *backend)
 	return 0;
 }
 
-/* Nothing is saved by it; but it shows what a batch means. */
-static void loopback_send_batch(struct net_backend *backend, unsigned queue,
-				struct net_frame *frames, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++) {
-		struct net_frame *frame = &frames[i];
-
-		frame->sent = i && frames[i - 1].sent == -EAGAIN ?
-				      -EAGAIN :
-				      loopback_send(backend, queue, frame->iov, frame->count);
-	}
-}
-
 static const struct net_backend_ops loopback_ops = {
 	.close = loopback_close,
 	.set_offloads = loopback_set_offloads,
@@ -170,7 +157,8 @@ static const struct net_backend_ops loopback_ops = {
 	.recv = loopback_recv,
 	.send = loopback_send,
 	.open_batches = loopback_open_batches,
-	.send_batch = loopback_send_batch,
+	/* Nothing is saved by it; but it shows what a batch means. */
+	.send_batch = net_backend_send_each,
 };
 
 static int open_queues(struct loopback *loopback, int *peer_fds)

@@ -59,21 +59,12 @@ static int gather(struct net_queue *tx, struct net_batch *b)
 static void send_frames(const struct net_queue *tx, struct net_frame *frames, unsigned count)
 {
 	struct net_backend *backend = tx->pair->backend;
-	const struct net_backend_ops *ops = backend->ops;
 	unsigned index = tx->pair->index;
 
-	if (count && (count >= WORTH_IT || tx->pair->tuning->io == NET_IO_URING)) {
-		ops->send_batch(backend, index, frames, count);
-		return;
-	}
-	for (unsigned i = 0; i < count; i++) {
-		struct net_frame *frame = &frames[i];
-
-		/* After one that has to wait, all have to. */
-		frame->sent = i && frames[i - 1].sent == -EAGAIN
-				      ? -EAGAIN
-				      : ops->send(backend, index, frame->iov, frame->count);
-	}
+	if (count && (count >= WORTH_IT || tx->pair->tuning->io == NET_IO_URING))
+		backend->ops->send_batch(backend, index, frames, count);
+	else
+		net_backend_send_each(backend, index, frames, count);
 }
 
 static void send_all(struct net_queue *tx, struct net_batch *b)

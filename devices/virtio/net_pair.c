@@ -14,24 +14,8 @@
 
 #include "vmm/util.h"
 
-/*
- * How many frames of an old life to throw away at most: the back end may refill as fast as we read.
- */
-#define DRAIN_LIMIT 8192u
-
 #define BUDGET_PACKETS 64u
 #define BUDGET_BYTES   KIB(512)
-
-/* Frames from before the driver was there are stale, and may use offloads it did not take. */
-static void drain(struct net_pair *pair)
-{
-	uint8_t scratch[64];
-	struct iovec iov = { .iov_base = scratch, .iov_len = sizeof(scratch) };
-
-	for (unsigned i = 0; i < DRAIN_LIMIT; i++)
-		if (pair->backend->ops->recv(pair->backend, pair->index, &iov, 1) < 0)
-			return;
-}
 
 static void init_queue(struct net_queue *q, struct net_pair *pair, struct net_worker *worker,
 		       bool tx)
@@ -140,8 +124,9 @@ int net_pair_start(struct net_pair *pair, const struct net_mode *mode,
 	pair->rss = rss;
 	allow_offloads(pair, mode->offloads);
 	init_receiver(pair);
+	/* Frames from before the driver was there are stale, and may use offloads it did not take. */
 	if (pair->rx.attached)
-		drain(pair);
+		net_backend_drain(pair->backend, pair->index);
 	err = start_queue(&pair->tx, policy);
 	return err ? err : start_queue(&pair->rx, policy);
 }

@@ -33,11 +33,6 @@
 /* How often to look whether the tap is still there, in seconds. */
 #define LOOK_INTERVAL 1
 
-/*
- * How many frames of an old life to throw away at most: the tap may be refilled as fast as we read.
- */
-#define DRAIN_LIMIT 8192u
-
 struct net_vhost_queue {
 	struct virtio_net *net;
 	unsigned index;		  /* the queue's, in the device */
@@ -198,17 +193,6 @@ static void stop_relay(struct net_vhost *vhost)
 
 /* ---- rings ---- */
 
-/* Frames from before the driver was there are stale, and may use offloads that it did not take. */
-static void drain(struct virtio_net *net, unsigned pair)
-{
-	uint8_t scratch[64];
-	struct iovec iov = { .iov_base = scratch, .iov_len = sizeof(scratch) };
-
-	for (unsigned i = 0; i < DRAIN_LIMIT; i++)
-		if (net->backend->ops->recv(net->backend, pair, &iov, 1) < 0)
-			return;
-}
-
 static enum vhost_ring_index ring_of(unsigned queue)
 {
 	return queue % 2 ? VHOST_TX : VHOST_RX;
@@ -277,8 +261,9 @@ static int start_pair(struct virtio_net *net, unsigned pair)
 
 	/* What a command that changes offloads starts from. */
 	net_pair_set_offloads(net->pairs[pair], net->mode.offloads);
+	/* Frames from before the driver was there are stale, and may use offloads it did not take. */
 	if (net->pairs[pair]->rx.attached)
-		drain(net, pair);
+		net_backend_drain(net->backend, pair);
 	if (!err)
 		err = start_ring(net, 2 * pair);
 	if (!err)
@@ -349,7 +334,7 @@ int net_vhost_set_offloads(struct virtio_net *net, unsigned offloads, bool fewer
 	hold_back(net, true);
 	err = ops->set_offloads(net->backend, offloads);
 	for (unsigned i = 0; !err && i < net->active_pairs; i++)
-		drain(net, i);
+		net_backend_drain(net->backend, i);
 	if (hold_back(net, false) && !vhost_tap_gone(tap_fd(net, 0)))
 		virtio_device_failed(&net->device, 0, "vhost-net does not go on");
 	pthread_mutex_unlock(&net->vhost->lock);
