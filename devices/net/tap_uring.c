@@ -80,15 +80,14 @@ void tap_uring_send(struct tap_uring *uring, struct net_frame *frames, unsigned 
 			frames[i].sent = -ENOBUFS;
 }
 
-/* An empty read that must not wait: what a tap of an older kernel cannot do even for nothing. */
+/* An empty write that must not wait: what a tap of an older kernel cannot do even for nothing. */
 static int try(struct tap_uring *uring)
 {
+	const struct net_frame nothing = { 0 };
 	unsigned index;
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
 	int result;
 
-	io_uring_prep_writev2(sqe, 0, NULL, 0, 0, RWF_NOWAIT);
-	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+	prepare(&uring->ring, &nothing, 0);
 	submit(&uring->ring, 1);
 	result = next_result(&uring->ring, &index);
 	return result == -EOPNOTSUPP || result == -EAGAIN ? -EOPNOTSUPP : 0;

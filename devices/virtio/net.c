@@ -266,12 +266,13 @@ static void net_deactivate(struct virtio_device *device)
 static void learn_costs(struct virtio_net *net)
 {
 	const struct net_tuning *t = &net->tuning;
-	bool crowded = affinity_cpus() <= MAX(net->guest_cpus, 1u);
 	struct net_costs costs = { 0 };
+	bool crowded;
 
 	if (net->costs_known)
 		return;
 	net->costs_known = true;
+	crowded = affinity_cpus() <= MAX(net->guest_cpus, 1u);
 	if (t->poll == NET_POLL_AUTO || t->mitigation != MITIGATE_OFF)
 		net_costs_measure(&costs);
 	net->policy = (struct mitigate_config){

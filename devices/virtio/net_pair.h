@@ -39,6 +39,9 @@ bool net_queue_usable(const struct net_queue *q);
 /* Looks at the queue's ring from now on, without kicks, until it is found empty. */
 void net_queue_activate(struct net_queue *q);
 
+/* Counts the kicks that came. */
+void net_queue_take_kicks(struct net_queue *q);
+
 /* Has the loop watch the back end for what the queue's state asks for. */
 void net_queue_update_wire(struct net_queue *q);
 

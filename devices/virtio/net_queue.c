@@ -45,6 +45,14 @@ void net_queue_activate(struct net_queue *q)
 	q->active = true;
 }
 
+void net_queue_take_kicks(struct net_queue *q)
+{
+	uint64_t kicks;
+
+	if (read(q->kick.fd, &kicks, sizeof(kicks)) == sizeof(kicks))
+		net_count(&q->counters.kicks, kicks);
+}
+
 void net_queue_update_wire(struct net_queue *q)
 {
 	struct loop *loop = &q->worker->worker.loop;

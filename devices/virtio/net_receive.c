@@ -9,8 +9,6 @@
 #include <limits.h>
 #include <linux/virtio_net.h>
 #include <stddef.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include "devices/virtio/net_pair.h"
 #include "vmm/le.h"
@@ -169,11 +167,9 @@ bool net_queue_receive(struct net_queue *rx)
 void net_receive_kicked(struct loop_source *source, uint32_t events)
 {
 	struct net_queue *rx = container_of(source, struct net_queue, kick);
-	uint64_t kicks;
 
 	(void)events;
-	if (read(source->fd, &kicks, sizeof(kicks)) == sizeof(kicks))
-		net_count(&rx->counters.kicks, kicks);
+	net_queue_take_kicks(rx);
 	rx->blocked = false;
 	net_queue_activate(rx);
 	net_queue_update_wire(rx);

@@ -5,8 +5,6 @@
  * Whoever is told a kick asks the policy what to do about it (mitigate.h).
  */
 #include <errno.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include "devices/virtio/net_pair.h"
 #include "vmm/util.h"
@@ -122,11 +120,9 @@ bool net_queue_transmit(struct net_queue *tx)
 void net_transmit_kicked(struct loop_source *source, uint32_t events)
 {
 	struct net_queue *tx = container_of(source, struct net_queue, kick);
-	uint64_t kicks;
 
 	(void)events;
-	if (read(source->fd, &kicks, sizeof(kicks)) == sizeof(kicks))
-		net_count(&tx->counters.kicks, kicks);
+	net_queue_take_kicks(tx);
 	if (tx->blocked && atomic_load(&tx->pair->is_gone)) {
 		tx->blocked = false;
 		net_queue_update_wire(tx);

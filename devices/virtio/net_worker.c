@@ -12,8 +12,6 @@
  */
 #include "devices/virtio/net_worker.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <time.h>
