@@ -131,10 +131,12 @@ static int set_tx_ring(void *config, const char *value, struct complaint *why)
 static int set_either(bool *second, const char *value, const char *first_word,
 		      const char *second_word, struct complaint *why)
 {
-	*second = !strcmp(value, second_word);
-	if (*second || !strcmp(value, first_word))
-		return 0;
-	return complain(why, "must be %s or %s", first_word, second_word);
+	const char *const words[] = { first_word, second_word };
+	unsigned row;
+	int rc = value_choose(value, words, ARRAY_SIZE(words), &row, why);
+
+	*second = row == 1;
+	return rc;
 }
 
 static int set_notify(void *config, const char *value, struct complaint *why)

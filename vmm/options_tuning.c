@@ -22,27 +22,6 @@ static struct net_tuning *tuning_of(void *config)
 	return &choice->net->tuning;
 }
 
-/* The row of `words` that `value` is. */
-static int choose(unsigned *row, const char *value, const char *const *words, unsigned count,
-		  struct complaint *why)
-{
-	char all[128] = "";
-
-	for (*row = 0; *row < count; (*row)++)
-		if (!strcmp(value, words[*row]))
-			return 0;
-	for (unsigned i = 0; i < count; i++) {
-		size_t used = strlen(all);
-
-		snprintf(all + used, sizeof(all) - used, "%s%s",
-			 !i		 ? ""
-			 : i + 1 < count ? ", "
-					 : " or ",
-			 words[i]);
-	}
-	return complain(why, "must be %s", all);
-}
-
 static int set_usecs(uint32_t *field, const char *value, struct complaint *why)
 {
 	uint64_t number;
@@ -130,7 +109,7 @@ int tuning_set_workers(void *config, const char *value, struct complaint *why)
 		[NET_WORKERS_ONE] = "one",
 	};
 	unsigned row;
-	int rc = choose(&row, value, words, ARRAY_SIZE(words), why);
+	int rc = value_choose(value, words, ARRAY_SIZE(words), &row, why);
 
 	tuning_of(config)->workers = row;
 	return rc;
@@ -149,7 +128,7 @@ int tuning_set_lock(void *config, const char *value, struct complaint *why)
 		[NET_LOCK_DROP] = "drop",
 	};
 	unsigned row;
-	int rc = choose(&row, value, words, ARRAY_SIZE(words), why);
+	int rc = value_choose(value, words, ARRAY_SIZE(words), &row, why);
 
 	tuning_of(config)->lock = row;
 	return rc;
@@ -163,7 +142,7 @@ int tuning_set_intr(void *config, const char *value, struct complaint *why)
 		[NET_INTR_EMPTY] = "empty",
 	};
 	unsigned row;
-	int rc = choose(&row, value, words, ARRAY_SIZE(words), why);
+	int rc = value_choose(value, words, ARRAY_SIZE(words), &row, why);
 
 	tuning_of(config)->intr = row;
 	return rc;
@@ -177,7 +156,7 @@ int tuning_set_io(void *config, const char *value, struct complaint *why)
 		[NET_IO_AUTO] = "auto",
 	};
 	unsigned row;
-	int rc = choose(&row, value, words, ARRAY_SIZE(words), why);
+	int rc = value_choose(value, words, ARRAY_SIZE(words), &row, why);
 
 	tuning_of(config)->io = row;
 	return rc;
@@ -187,7 +166,7 @@ int tuning_set_rx(void *config, const char *value, struct complaint *why)
 {
 	static const char *const words[] = { "zerocopy", "copy" };
 	unsigned row;
-	int rc = choose(&row, value, words, ARRAY_SIZE(words), why);
+	int rc = value_choose(value, words, ARRAY_SIZE(words), &row, why);
 
 	tuning_of(config)->rx_copy = row;
 	return rc;

@@ -277,3 +277,23 @@ int value_cpus(const char *text, struct cpu_list *list, struct complaint *why)
 		text += len + 1;
 	}
 }
+
+int value_choose(const char *text, const char *const *words, unsigned count, unsigned *row,
+		 struct complaint *why)
+{
+	char all[128] = "";
+
+	for (*row = 0; *row < count; (*row)++)
+		if (!strcmp(text, words[*row]))
+			return 0;
+	for (unsigned i = 0; i < count; i++) {
+		size_t used = strlen(all);
+
+		snprintf(all + used, sizeof(all) - used, "%s%s",
+			 !i		 ? ""
+			 : i + 1 < count ? ", "
+					 : " or ",
+			 words[i]);
+	}
+	return complain(why, "must be %s", all);
+}

@@ -46,6 +46,10 @@ int value_name(const char *text, struct complaint *why);
 /* The name of a network interface, as the kernel takes it and does not expand it. */
 int value_ifname(const char *text, char name[IFNAMSIZ], struct complaint *why);
 
+/* One of `count` words, at least one; which of them goes to `*row`. */
+int value_choose(const char *text, const char *const *words, unsigned count, unsigned *row,
+		 struct complaint *why);
+
 /* Numbers of host CPUs, and ranges such as 0-3, with colons between them. */
 int value_cpus(const char *text, struct cpu_list *list, struct complaint *why);
 
