@@ -148,6 +148,18 @@ class Host:
         subprocess.run(['ip', 'netns', 'del', self.name], check=True, env={'PATH': PATH})
 
 
+# For a guest of two CPUs and more: those that serve the NIC's interrupts change every 10 ms, until /tmp/mover is killed.
+MOVE_INTERRUPTS = '''
+    irqs=$(grep virtio0- /proc/interrupts | cut -d: -f1)
+    while :; do
+        for cpu in 1 2; do
+            for irq in $irqs; do echo $cpu >/proc/irq/$irq/smp_affinity && echo >>/tmp/moves; done
+            usleep 10000
+        done
+    done >/dev/null 2>&1 &
+    echo $! >/tmp/mover'''
+
+
 class Whelp:
     """One `whelp run`. Its stdout goes to a file and its stdin is empty, unless given, or `terminal`."""
 

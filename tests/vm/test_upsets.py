@@ -55,15 +55,7 @@ def test_g18_interrupts_move(start, host, name):
     """The interrupts' CPU changes every 10 ms: not one frame is lost, and no interrupt comes where none should."""
     host.tap()
     machine = start(name=name).wait_ready()
-    machine.run('''
-        irqs=$(grep virtio0- /proc/interrupts | cut -d: -f1)
-        while :; do
-            for cpu in 1 2; do
-                for irq in $irqs; do echo $cpu >/proc/irq/$irq/smp_affinity && echo >>/tmp/moves; done
-                usleep 10000
-            done
-        done >/dev/null 2>&1 &
-        echo $! >/tmp/mover''')
+    machine.run(libvm.MOVE_INTERRUPTS)
     host.ping('-f -l 16 -c 10000', timeout=300)
     for test in ('TCP_STREAM', 'TCP_MAERTS'):
         host.run(f'{libvm.NETPERF}/netperf -P 0 -H {GUEST} -t {test} -l 1')

@@ -23,18 +23,6 @@ WORKERS_ONLY = {'ctrl_rx', 'ctrl_vlan', 'ctrl_rx_extra', 'device_stats', 'vq_not
                 'notification_data', 'ring_packed'}
 
 
-# The interrupts' CPUs change every 10 ms.
-MOVE = '''
-    irqs=$(grep virtio0- /proc/interrupts | cut -d: -f1)
-    while :; do
-        for cpu in 1 2; do
-            for irq in $irqs; do echo $cpu >/proc/irq/$irq/smp_affinity && echo >>/tmp/moves; done
-            usleep 10000
-        done
-    done >/dev/null 2>&1 &
-    echo $! >/tmp/mover'''
-
-
 @pytest.fixture
 def start(whelp, host, tmp_path):
     def start(*options, name='cloud', net='', cmdline=''):
@@ -89,7 +77,7 @@ def test_traffic(start, host, tmp_path, name):
     assert relay(machine) - slept < 2 * (time.monotonic() - since) + 20
 
     # They move all the time, which masks their vectors and passes through the relay: no frame is lost.
-    machine.run(MOVE)
+    machine.run(libvm.MOVE_INTERRUPTS)
     host.ping('-f -l 16 -c 3000', timeout=300)
     netperf(host, 'TCP_STREAM', 'TCP_MAERTS')
     machine.run('kill $(cat /tmp/mover)')
