@@ -105,10 +105,11 @@ class Guest:
         assert f'{marker}-status' not in self.machine.console, self.machine.console
         meanwhile()
         self.machine.run('echo 1<>/tmp/in')
-        self.machine.wait_console(rf'{marker}-status', START)
-        output = re.search(rf'(?s){marker}\s(.*){marker}-status 0', self.machine.console)
-        assert output, self.machine.console
-        return output[1].replace('\r', '')
+        # The whole line: the console is read while it is written.
+        self.machine.wait_console(rf'{marker}-status \d+\s', START)
+        output, status = re.search(rf'(?s){marker}\s(.*){marker}-status (\d+)', self.machine.console).groups()
+        assert status == '0', output[-4000:]
+        return output.replace('\r', '')
 
     def stats(self, number):
         """The NIC's counters."""
