@@ -11,6 +11,7 @@
 #include "vmm/loop.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -231,6 +232,16 @@ static void *worker_main(void *arg)
 void worker_pin(struct worker *worker, int cpu)
 {
 	worker->cpu = cpu;
+}
+
+void worker_set_batch(bool on)
+{
+	const struct sched_param none = { 0 };
+	int class = sched_getscheduler(0);
+
+	/* Between these two needs no privilege. */
+	if (class == SCHED_OTHER || class == SCHED_BATCH)
+		sched_setscheduler(0, on ? SCHED_BATCH : SCHED_OTHER, &none);
 }
 
 int worker_start(struct worker *worker)

@@ -105,6 +105,12 @@ int worker_init(struct worker *worker, const char *name, void (*begin)(struct wo
 void worker_pin(struct worker *worker, int cpu);
 
 /*
+ * On the worker's thread: whether it waits for its turn when it is woken (SCHED_BATCH), or may take
+ * the CPU from others, as threads do. One that was given another class altogether stays in that.
+ */
+void worker_set_batch(bool on);
+
+/*
  * Starts the thread with every signal blocked; 0 or -errno: -EINVAL if this process may not use its
  * CPU.
  */

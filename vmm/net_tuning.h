@@ -47,6 +47,13 @@ enum net_interrupting {
 			    used */
 };
 
+/* What a worker that is woken does to others that run on its CPU. */
+enum net_scheduling {
+	NET_SCHED_NORMAL, /* stops them, mostly */
+	NET_SCHED_BATCH,  /* waits for its turn (SCHED_BATCH) */
+	NET_SCHED_AUTO,	  /* with MITIGATE_ADAPTIVE, and CPUs short, whichever carries more */
+};
+
 enum net_io {
 	NET_IO_SYSCALL, /* a system call a frame */
 	NET_IO_URING,	/* each batch by io_uring, whatever its size */
@@ -66,6 +73,7 @@ struct net_tuning {
 	enum net_workers workers;
 	enum net_locking lock;
 	enum net_interrupting intr;
+	enum net_scheduling sched;
 	enum net_io io;
 	bool rx_copy;	      /* received frames come to the guest by way of a buffer of ours */
 	struct cpu_list cpus; /* the workers', in turn */

@@ -292,6 +292,12 @@ static const struct option_key keys[] = {
 	  tuning_set_workers, false },
 	{ "affinity", "LIST", "host CPUs for these threads, in turn, such as 0:2-3 (default: any)",
 	  tuning_set_affinity, false },
+	{ "sched", "normal|batch|auto",
+	  "a thread that is woken takes the CPU from others, or (batch) waits for\n"
+	  "its turn, with more to do by then; auto has it wait where CPUs are\n"
+	  "short and it moves more at a time so, with mitigation=adaptive\n"
+	  "(default: auto)",
+	  tuning_set_sched, false },
 	{ "intr", "batch|packet|empty",
 	  "interrupts are decided on once a batch, once a packet, or once a batch\n"
 	  "and whenever the ring has run out (default: batch)",

@@ -28,6 +28,7 @@ int tuning_set_budget(void *config, const char *value, struct complaint *why);
 int tuning_set_workers(void *config, const char *value, struct complaint *why);
 int tuning_set_affinity(void *config, const char *value, struct complaint *why);
 int tuning_set_lock(void *config, const char *value, struct complaint *why);
+int tuning_set_sched(void *config, const char *value, struct complaint *why);
 int tuning_set_intr(void *config, const char *value, struct complaint *why);
 int tuning_set_io(void *config, const char *value, struct complaint *why);
 int tuning_set_rx(void *config, const char *value, struct complaint *why);

@@ -148,6 +148,20 @@ int tuning_set_intr(void *config, const char *value, struct complaint *why)
 	return rc;
 }
 
+int tuning_set_sched(void *config, const char *value, struct complaint *why)
+{
+	static const char *const words[] = {
+		[NET_SCHED_NORMAL] = "normal",
+		[NET_SCHED_BATCH] = "batch",
+		[NET_SCHED_AUTO] = "auto",
+	};
+	unsigned row;
+	int rc = value_choose(value, words, ARRAY_SIZE(words), &row, why);
+
+	tuning_of(config)->sched = row;
+	return rc;
+}
+
 int tuning_set_io(void *config, const char *value, struct complaint *why)
 {
 	static const char *const words[] = {
@@ -177,6 +191,7 @@ void tuning_default(struct net_tuning *tuning)
 	*tuning = (struct net_tuning){
 		.mitigation = MITIGATE_ADAPTIVE,
 		.poll = NET_POLL_AUTO,
+		.sched = NET_SCHED_AUTO,
 		.io = NET_IO_AUTO,
 	};
 }

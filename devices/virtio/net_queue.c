@@ -211,6 +211,7 @@ void net_queue_finish_batch(struct net_queue *q, const struct net_moved *moved)
 	q->expired = false;
 	if (!frames)
 		return;
+	q->worker->frames += frames;
 	net_count(&c->packets, moved->good);
 	net_count(&c->bytes, moved->bytes - (uint64_t)moved->good * q->pair->mode.header);
 	net_count(&c->batches, 1);

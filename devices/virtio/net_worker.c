@@ -27,10 +27,10 @@
 
 /* gcc 12's TSan takes no notice of pthread_mutex_clocklock(), and complains of the unlocking. */
 #ifdef __SANITIZE_THREAD__
-#define LOCK_CLOCK		    CLOCK_REALTIME
+#define LOCK_CLOCK		CLOCK_REALTIME
 #define lock_until(lock, until) pthread_mutex_timedlock(lock, until)
 #else
-#define LOCK_CLOCK		    CLOCK_MONOTONIC
+#define LOCK_CLOCK		CLOCK_MONOTONIC
 #define lock_until(lock, until) pthread_mutex_clocklock(lock, LOCK_CLOCK, until)
 #endif
 
@@ -201,21 +201,49 @@ static bool settle(struct net_worker *w)
 	return has_work(w);
 }
 
-void net_worker_run(struct net_worker *w)
+/* True when all is done, false when the loop goes on with the rest. */
+static bool run_rounds(struct net_worker *w)
 {
-	struct loop *loop = &w->worker.loop;
-
-	if (w->running)
-		return;
-	w->running = true;
-	for (unsigned i = 0; !loop_stopping(loop); i++) {
+	for (unsigned i = 0; !loop_stopping(&w->worker.loop); i++) {
 		if (i == BATCH_ROUNDS) {
-			loop_again(loop, &w->more);
-			break;
+			loop_again(&w->worker.loop, &w->more);
+			return false;
 		}
 		if (!run_round(w) && !settle(w))
 			break;
 	}
+	return true;
+}
+
+static bool is_crowded(const struct net_worker *w, uint64_t now)
+{
+	for (unsigned i = 0; i < w->count; i++)
+		if (w->queues[i]->policy.crowded || now < w->queues[i]->state.hold_until)
+			return true;
+	return false;
+}
+
+/* It sleeps next: what it does to others when it is woken may have to change. */
+static void learn_from_wake(struct net_worker *w)
+{
+	const struct net_tuning *t = w->tuning;
+	uint64_t now;
+
+	if (t->sched == NET_SCHED_AUTO && t->mitigation == MITIGATE_ADAPTIVE) {
+		now = loop_now();
+		if (net_sched_step(&w->sched, is_crowded(w, now), w->frames, now))
+			worker_set_batch(w->sched.batch);
+	}
+	w->frames = 0;
+}
+
+void net_worker_run(struct net_worker *w)
+{
+	if (w->running)
+		return;
+	w->running = true;
+	if (run_rounds(w))
+		learn_from_wake(w);
 	w->running = false;
 	net_worker_update_timer(w);
 }
@@ -280,6 +308,8 @@ static void begin(struct worker *worker)
 {
 	struct net_worker *w = container_of(worker, struct net_worker, worker);
 
+	if (w->tuning->sched == NET_SCHED_BATCH)
+		worker_set_batch(true);
 	for (unsigned i = 0; i < w->count; i++)
 		net_queue_activate(w->queues[i]);
 	net_worker_run(w);
@@ -292,6 +322,8 @@ int net_worker_open(struct net_worker *w, const char *name, const struct net_tun
 	w->tuning = tuning;
 	w->lock = tuning->lock == NET_LOCK_NONE ? NULL : lock;
 	w->locked = w->running = false;
+	w->frames = 0;
+	w->sched = (struct net_sched){ 0 };
 	w->timer = (struct loop_source){ .fd = -1, .ready = timer_ready };
 	w->more = (struct loop_source){ .fd = -1, .ready = run_on };
 	w->open = true;

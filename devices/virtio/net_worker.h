@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "devices/virtio/net_queue.h"
+#include "devices/virtio/net_sched.h"
 #include "vmm/loop.h"
 
 #define NET_MAX_PAIRS 32u
@@ -22,6 +23,8 @@ struct net_worker {
 	pthread_mutex_t *lock; /* shared with all exits; NULL: there is none */
 	bool locked;
 	bool open;
+	unsigned frames; /* moved since it was woken */
+	struct net_sched sched;
 	bool running; /* moves frames: further calls to do so are left to the one under way */
 	struct loop_source timer; /* of its queues */
 	struct loop_source more;  /* work is left that should not be done at once */

@@ -336,6 +336,7 @@ static void run_traffic(struct run *run, bool upsets)
 
 static const enum net_workers workers[] = { NET_WORKERS_PAIR, NET_WORKERS_SPLIT, NET_WORKERS_ONE };
 static const enum net_locking locks[] = { NET_LOCK_NONE, NET_LOCK_HOLD, NET_LOCK_DROP };
+static const enum net_scheduling scheds[] = { NET_SCHED_NORMAL, NET_SCHED_BATCH, NET_SCHED_AUTO };
 static const enum net_interrupting intrs[] = { NET_INTR_BATCH, NET_INTR_PACKET, NET_INTR_EMPTY };
 
 /* The `nth` of a kind, of all there are of its own and some of each of the others. */
@@ -353,6 +354,7 @@ static struct net_tuning tuning_of(enum mitigate_kind kind, enum net_poll poll, 
 		.workers = workers[nth % 3],
 		.lock = locks[nth / 3 % 3],
 		.intr = intrs[(nth + kind) % 3],
+		.sched = scheds[(nth + kind) % 3],
 		.budget_packets = budgets[(nth + poll) % 3],
 		.io = (nth + kind + poll) / 2 % 2 ? NET_IO_URING : NET_IO_SYSCALL,
 		.rx_copy = (nth + kind + poll) % 2,

@@ -28,6 +28,7 @@ static void test_defaults(void **state)
 	assert_int_equal(t.workers, NET_WORKERS_PAIR);
 	assert_int_equal(t.lock, NET_LOCK_NONE);
 	assert_int_equal(t.intr, NET_INTR_BATCH);
+	assert_int_equal(t.sched, NET_SCHED_AUTO);
 	assert_int_equal(t.io, NET_IO_AUTO);
 	assert_false(t.rx_copy);
 	assert_int_equal(t.cpus.count, 0);
@@ -91,6 +92,9 @@ static void test_words(void **state)
 	assert_int_equal(TUNING("tap=t,intr=batch").intr, NET_INTR_BATCH);
 	assert_int_equal(TUNING("tap=t,intr=packet").intr, NET_INTR_PACKET);
 	assert_int_equal(TUNING("tap=t,intr=empty").intr, NET_INTR_EMPTY);
+	assert_int_equal(TUNING("tap=t,sched=normal").sched, NET_SCHED_NORMAL);
+	assert_int_equal(TUNING("tap=t,sched=batch").sched, NET_SCHED_BATCH);
+	assert_int_equal(TUNING("tap=t,sched=auto").sched, NET_SCHED_AUTO);
 	assert_int_equal(TUNING("tap=t,io=syscall").io, NET_IO_SYSCALL);
 	assert_int_equal(TUNING("tap=t,io=uring").io, NET_IO_URING);
 	assert_int_equal(TUNING("tap=t,io=auto").io, NET_IO_AUTO);
@@ -209,6 +213,8 @@ static const struct CMUnitTest tests[] = {
 	BAD_KEY("lock", "lock=yes", "lock must be none, hold or drop"),
 	BAD_KEY("lock twice", "lock=hold,lock=drop", "lock is given twice"),
 	BAD_KEY("intr", "intr=off", "intr must be batch, packet or empty"),
+	BAD_KEY("sched", "sched=fifo", "sched must be normal, batch or auto"),
+	BAD_KEY("sched twice", "sched=batch,sched=auto", "sched is given twice"),
 	BAD_KEY("intr twice", "intr=batch,intr=empty", "intr is given twice"),
 	BAD_KEY("io", "io=epoll", "io must be syscall, uring or auto"),
 	BAD_KEY("io twice", "io=auto,io=auto", "io is given twice"),

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * On a CPU that a worker shares with the vCPU, a kick that wakes the worker stops the sender after
+ * its first frame: the worker has one to move, asks for the next kick, and sleeps. The better a
+ * device is, the less CPU time it has had, and the surer the scheduler lets it in at once. A worker
+ * in the class SCHED_BATCH has its turn just as often, but waits for the sender to sleep or to have
+ * had its time, and finds all that it sent until then: the wakes carry more frames, and both sides
+ * pay for fewer.
+ *
+ * It is not for everything: with one frame on its way the sender sleeps at once in any case, and
+ * where it does not (it has other things to do) that frame waits for its turn to end. So it is
+ * tried, and kept while a wake carries half as many frames again as without. What was tried in vain
+ * is tried more and more rarely, until the load is another one; what is kept is compared anew once
+ * in a while. Windows end by time as well, so that no slow load is held up for long.
+ */
+#include "devices/virtio/net_sched.h"
+
+#include "vmm/util.h"
+
+#define WINDOW	     64u		/* wakes */
+#define WINDOW_TIME  UINT64_C(50000000) /* ns */
+#define FEW	     8u /* wakes in a window that ended by time: there is nothing to be saved */
+#define MAX_PATIENCE 64u
+#define TRUST	     64u
+
+/* A wake of `a` carries half as many frames again as one of `b`, or more. */
+static bool carries_more(const struct net_sched_window *a, const struct net_sched_window *b)
+{
+	return 2 * a->frames * b->wakes >= 3 * b->frames * a->wakes;
+}
+
+static void judge(struct net_sched *s)
+{
+	bool pays = s->now.wakes >= FEW && carries_more(&s->now, &s->usual);
+
+	if (pays && ++s->windows < TRUST) {
+		s->patience = 1;
+		return;
+	}
+	if (!pays && !s->windows) {
+		s->patience = MIN(2 * MAX(s->patience, 1u), MAX_PATIENCE);
+		s->vain = s->usual;
+	}
+	s->batch = false;
+	s->windows = 0;
+}
+
+static void consider(struct net_sched *s)
+{
+	if (s->now.wakes < FEW)
+		return;
+	s->usual = s->now;
+	/* Another load may have another answer. */
+	if (carries_more(&s->usual, &s->vain) || carries_more(&s->vain, &s->usual))
+		s->patience = 1;
+	if (++s->windows < s->patience)
+		return;
+	s->batch = true;
+	s->windows = 0;
+}
+
+bool net_sched_step(struct net_sched *s, bool crowded, unsigned frames, uint64_t now)
+{
+	bool before = s->batch;
+
+	if (!crowded) {
+		*s = (struct net_sched){ 0 };
+		return before;
+	}
+	if (!s->now.wakes)
+		s->began = now;
+	s->now.wakes++;
+	s->now.frames += frames;
+	if (s->now.wakes < WINDOW && now - s->began < WINDOW_TIME)
+		return false;
+	if (s->batch)
+		judge(s);
+	else
+		consider(s);
+	s->now = (struct net_sched_window){ 0 };
+	return s->batch != before;
+}
