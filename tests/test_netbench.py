@@ -583,6 +583,7 @@ def test_figures_of_a_stream():
     assert metrics['cpu_vmm'] == pytest.approx(70) and metrics['sd_vmm'] == pytest.approx(0.7e6 / 102400, abs=1e-4)
     assert metrics['cpu_guest'] == pytest.approx(25) and metrics['sd_guest'] == pytest.approx(0.25e6 / 102400, abs=1e-4)
     assert metrics['packets'] == 1000 and metrics['packet_bytes'] == 2000 and metrics['drops'] == 2
+    assert metrics['packets_sent'] == 250
     assert metrics['kicks'] == 20 and metrics['interrupts_sent'] == 10
     # 50 and 100 a second in the guest, to 1000 packets a second.
     assert metrics['irq_rx'] == 50 and metrics['irq_tx'] == 100

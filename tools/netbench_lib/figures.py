@@ -41,6 +41,7 @@ COLUMNS = (
     Column('cpu_guest', 'CPU guest', '%', '.0f'),
     Column('cpu_guest2', 'CPU 2nd guest', '%', '.0f'),
     Column('packets', 'packets', '1/s', '.0f'),
+    Column('packets_sent', 'sent by guests', '1/s', '.0f'),
     Column('packet_bytes', 'bytes', 'each', '.0f'),
     Column('kicks', 'kicks', '/1000', '.1f'),
     Column('interrupts_sent', 'interrupts sent', '/1000', '.1f'),
@@ -135,6 +136,8 @@ def _per_packet(host, guests, taps, virtio):
         metrics.update(packets=packets / seconds, packet_bytes=(sums['rx_bytes'] + sums['tx_bytes']) / packets,
                        drops=1000 * (sums['rx_drop'] + sums['tx_drop']) / packets)
         if guests:
+            # What a tap receives, its guest has sent.
+            metrics['packets_sent'] = sums['rx_packets'] / seconds
             metrics.update(_interrupts(guests, virtio, packets / seconds))
         exits = _exits(host, packets / seconds)
         if 'exits' in exits:
