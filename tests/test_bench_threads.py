@@ -138,9 +138,9 @@ def test_a_topic_of_the_page(bench, tmp_path, monkeypatch):
              for key in word.partition(':')[2].split(',')}
     assert bench.section('2008', known)[-1] == 'Not measured yet.'
     result = canned({})
-    monkeypatch.setattr(bench.report, 'gather', lambda *_: result)
+    monkeypatch.setattr(bench.campaign.report, 'gather', lambda *_: result)
     (tmp_path / '2008').mkdir()
-    (tmp_path / '2008/plan.json').write_text('{"rounds": 2, "repeat": 1}')
+    (tmp_path / '2008/plan.json').write_text('{}')
     text = '\n\n'.join(bench.section('2008', known))
     assert '| lguest, which sends at once' in text and 'findings confirmed here' in text and 'Fewer than three' in text
 

@@ -7,6 +7,7 @@ the one that started it ends, however that ends.
 
 import ctypes
 import ctypes.util
+import datetime
 import json
 import os
 import pathlib
@@ -318,6 +319,10 @@ def describe_host():
     return f'{cpu_model()}, {os.cpu_count()} CPUs, {memory:.0f} GiB, Linux {platform.release()}'
 
 
+def now():
+    return f'{datetime.datetime.now():%Y-%m-%d %H:%M:%S}'
+
+
 def machine():
     """What a figure has to be published with."""
     return {
@@ -358,13 +363,18 @@ def document(lines, tables):
     return '\n\n'.join(parts) + '\n'
 
 
-def write_docs(path, begin, end_mark, lines, tables):
-    """Puts a result's lines and tables between two marks in a document."""
+def put_between(path, begin, end_mark, text):
+    """Puts a text between two marks in a document; everything else in it stays."""
     before, found, rest = path.read_text(encoding='utf-8').partition(begin)
     _, found_end, after = rest.partition(end_mark)
     if not found or not found_end:
-        raise Failed(f'{path}: no place for the tables between "{begin}" and "{end_mark}"')
-    path.write_text(before + begin + '\n' + document(lines, tables) + end_mark + after, encoding='utf-8')
+        raise Failed(f'{path}: no place for the result between "{begin}" and "{end_mark}"')
+    path.write_text(f'{before}{begin}\n{text}{end_mark}{after}', encoding='utf-8')
+
+
+def write_docs(path, begin, end_mark, lines, tables):
+    """Puts a result's lines and tables between two marks in a document."""
+    put_between(path, begin, end_mark, document(lines, tables))
 
 
 def round_main(name, measure, *errors):

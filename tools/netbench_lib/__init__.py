@@ -4,6 +4,7 @@
 options.py   the command line, checked, as a plan
 plan.py      what is to be measured, in which order, and what is left of it
 journal.py   the result as it grows: a line for each event
+campaign.py  a run that is a part of another bench
 rounds.py    labs, one after the other, from the plan and the journal
 round.py     one lab: the program that runs beside the guests
 machines.py  the VMMs, their command lines, their guests
