@@ -35,7 +35,7 @@ def recorder():
 
 COSTS = {'kick': 10000, 'kick_latency': 5000, 'timer_set': 500, 'timer': 4000, 'overshoot_min': 1000,
          'overshoot_max': 9000, 'look': 50, 'send': 1000}
-OPTIONS = types.SimpleNamespace(latency=200)
+LATENCY = 200
 
 
 def found(cost, p50=1000, p99=2000, waited_max=0):
@@ -68,7 +68,7 @@ def test_cells(bench, values, text):
 
 
 def verdicts(bench, *results):
-    return bench.verdicts(bench.by_trace(results), COSTS, OPTIONS)
+    return bench.verdicts(bench.by_trace(results), COSTS, LATENCY)
 
 
 def test_cost_target(bench):
