@@ -24,14 +24,15 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .DEFAULT_GOAL := all
-.PHONY: all unit check check-long demo bench-boot bench-features bench-policy bench-ring bench-programs bench-threads \
-	install install-strip clean distclean help FORCE
+.PHONY: all unit check check-long demo bench-boot bench-features bench-performance bench-policy bench-ring bench-programs \
+	bench-threads install install-strip clean distclean help FORCE
 
 # ---- what is needed --------------------------------------------------------------------------------
 # Asked only by goals that compile: demo, check and the benches install what is missing first, then call
 # make again.
 
-without_tools := help clean distclean check check-long demo bench-boot bench-features bench-policy bench-ring bench-threads
+without_tools := help clean distclean check check-long demo bench-boot bench-features bench-performance bench-policy \
+	bench-ring bench-threads
 goals := $(or $(MAKECMDGOALS),all)
 
 # $(call need,COMMAND,PACKAGE)
@@ -181,6 +182,11 @@ bench-ring:
 	@$(MAKE) all bench-programs
 	@$(script) tools/$@
 
+bench-performance:
+	@$(script) tools/install-deps $@
+	@$(MAKE) all bench-programs $(O)/bench/policy
+	@$(script) tools/$@
+
 # The simulator of bench-policy: the policies and no more of the program.
 policy := $(patsubst %.c,$(O)/obj/%.o,$(wildcard tests/bench/policy*.c devices/virtio/mitigate*.c) tests/bench/measure.c)
 
@@ -217,6 +223,7 @@ help:
 	@echo '  unit           the tests that need neither root nor KVM, under sanitizers; T=NAME picks some'
 	@echo '  bench-boot     time to a guest'"'"'s init, beside QEMU'
 	@echo '  bench-features netperf with each feature of the network device off or on, beside the full set'
+	@echo '  bench-performance  docs/performance.md from full runs of the others: targets, tables, plots'
 	@echo '  bench-policy   mitigation policies on recorded and made-up traffic, simulated, beside the offline optimum'
 	@echo '  bench-ring     the network device by itself: time per frame, beside a bare loop on the same tap'
 	@echo '  bench-threads  the tables of the threads that whelp comes from, re-run; tools/netbench measures anything else'

@@ -94,13 +94,16 @@ def table(samples):
 # ---- targets ---------------------------------------------------------------------------------------
 
 
-def judged(what, values, limit, at_most, unit=''):
-    """One target's line: what, target, median (min to max), verdict. Missed is what the median misses."""
+def judged(kind, of, what, values, limit, at_most, unit=''):
+    """One target's line: what, target, median (min to max), verdict. Missed is what the median misses.
+
+    kind and of: which of the targets, and the key of the samples that it is about.
+    """
     figure = statistics.median(values)
     sign = '<=' if at_most else '>='
     off = figure / limit - 1 if at_most else 1 - figure / limit
-    return {'what': what, 'limit': f'{sign} {limit:g}{unit}', 'median': figure, 'min': min(values), 'max': max(values),
-            'met': off <= 0, 'by': abs(off)}
+    return {'kind': kind, 'of': dict(zip(KEY, of)), 'what': what, 'limit': f'{sign} {limit:g}{unit}',
+            'median': figure, 'min': min(values), 'max': max(values), 'met': off <= 0, 'by': abs(off)}
 
 
 def tap_targets(found):
@@ -111,15 +114,16 @@ def tap_targets(found):
         values = ratios(samples, bare_of(found, of), 'ns')
         uring = any('io=uring' in sample.get('net', '') for sample in samples.values())
         if values:
-            yield judged(f'tap {direction} {size}, {pairs} pair{"s" * (pairs > 1)}, {ring}, {subject}: time per frame, '
-                         'of the bare loop', values, URING_LIMIT if uring else TAP_LIMIT, True)
+            yield judged('uring' if uring else 'tap', of, f'tap {direction} {size}, {pairs} pair{"s" * (pairs > 1)}, '
+                         f'{ring}, {subject}: time per frame, of the bare loop', values,
+                         URING_LIMIT if uring else TAP_LIMIT, True)
 
 
 def null_targets(found):
     for of, samples in sorted(found.items(), key=lambda item: order(item[0])):
         backend, direction, size, pairs, ring, subject = of
         if backend == 'null' and size == 60 and pairs == 1 and subject.startswith('device'):
-            yield judged(f'null {direction} {size}, {ring}, {subject}: frames per second of CPU time',
+            yield judged('null', of, f'null {direction} {size}, {ring}, {subject}: frames per second of CPU time',
                          [1e3 / sample['cpu_ns'] for sample in samples.values()], NULL_MPPS, False, ' Mpps')
 
 
@@ -130,8 +134,8 @@ def pair_targets(found):
             continue
         values = ratios(samples, other(found, of, pairs=1), 'mpps')
         if values:
-            yield judged(f'{backend} {direction} {size}, {ring}, {subject}: two pairs, of one', values, PAIRS_RATIO,
-                         False)
+            yield judged('pairs', of, f'{backend} {direction} {size}, {ring}, {subject}: two pairs, of one', values,
+                         PAIRS_RATIO, False)
 
 
 def counter_targets(found):
@@ -139,8 +143,8 @@ def counter_targets(found):
         backend, direction, size, pairs, ring, subject = of
         values = ratios(samples, other(found, of, subject='uncounted'), 'ns')
         if subject == 'device' and values:
-            yield judged(f'{backend} {direction} {size}, {pairs} pair{"s" * (pairs > 1)}, {ring}: with counters, '
-                         'of without', values, COUNTERS_LIMIT, True)
+            yield judged('counters', of, f'{backend} {direction} {size}, {pairs} pair{"s" * (pairs > 1)}, {ring}: '
+                         'with counters, of without', values, COUNTERS_LIMIT, True)
 
 
 def targets(samples):
