@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""tools/bench-performance's runs of netbench. In each, all machines are up at the same time: every ratio is within one set."""
+"""tools/bench-performance's runs of netbench. In each all machines are up together: every ratio is within a set."""
 
 import typing
 

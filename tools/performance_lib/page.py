@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The made parts of docs/performance.md: each is Markdown between two marks. What is outside of them is left alone, but for a
-line in its section of misses for each target that is missed and not named there yet.
+"""The made parts of docs/performance.md: each is Markdown between two marks. What is outside of them is left alone, but for
+a line in its section of misses for each target that is missed and not named there yet.
 """
 
 import re
@@ -11,9 +11,9 @@ from performance_lib import condensed, targets
 from performance_lib.campaigns import CAMPAIGNS
 
 HEADING = '## Misses'
-PLOTS = {'ring': ('ring.svg', 'ns per frame of the device and of the bare loop on a tap, by size; lines are medians, whiskers '
-                  'the range'),
-         'policy': ('policies.svg', 'latency against CPU cost of each policy; a point is a trace'),
+PLOTS = {'ring': ('ring.svg', 'ns per frame of the device and of the bare loop on a tap, by size; lines are medians, '
+                  'whiskers the range'),
+         'policy': ('policies.svg', 'latency against CPU cost of each policy; a point is a trace, a diamond their median'),
          'targets': ('lab.svg', 'whelp and its peers; bars are medians, whiskers the range')}
 
 
@@ -65,10 +65,10 @@ def about_netbench(result):
     cpus = machine.get('cpus', '?')
     lines = ['; '.join(version if version.lower().startswith(name.lower()) else f'{name} {version}'
                        for version, name in versions.items()),
-             f'{machine.get("host", "host unknown")}; {machine.get("kvm", "KVM unknown")}, {cpus} CPU{"s" * (cpus != 1)} where the '
-             'VMMs ran',
-             f'{result["start"].get("time", "date unknown")}; {plan["rounds"]} rounds, runs of {plan["seconds"]:g} s, measured '
-             f'{result["sets_done"]} of {result["sets"]} sets; {loads(result["loads"])}; '
+             f'{machine.get("host", "host unknown")}; {machine.get("kvm", "KVM unknown")}, {cpus} CPU{"s" * (cpus != 1)} '
+             'where the VMMs ran',
+             f'{result["start"].get("time", "date unknown")}; {plan["rounds"]} rounds, runs of {plan["seconds"]:g} s, '
+             f'measured {result["sets_done"]} of {result["sets"]} sets; {loads(result["loads"])}; '
              + spread_of([[run['figure'] for run in cell['runs']] for cell in result['cells']]),
              *(f'left out: {text}' for text in result['left_out']),
              *(f'fault of a lab, repeated: {text}' for text in result['faults'])]
@@ -155,7 +155,8 @@ def part(name, results):
         lines = [f'`{entry["name"]}`: whelp with {entry["keys"] or "its defaults"}' +
                  (f', {entry["pairs"]} queue pairs' if entry['pairs'] > 1 else '')
                  for entry in result['plan']['machines'] if entry['kind'] == 'whelp']
-        parts = [plot(name)] * (name in PLOTS) + ['; '.join(lines) + '.', benchlib.markdown(*condensed.netbench(result))]
+        parts = [*([plot(name)] if name in PLOTS else []), '; '.join(lines) + '.',
+                 benchlib.markdown(*condensed.netbench(result))]
     return '\n\n'.join(parts) + '\n'
 
 
@@ -168,7 +169,7 @@ def blocks(results):
 
 
 def misses(text, rows):
-    """(the page with a line for each target that is missed and not named in the section yet, names there that are not missed)"""
+    """The page with a line for each target that is missed and not named in the section; names there that are not missed."""
     start = text.find(f'{HEADING}\n')
     if start < 0:
         raise benchlib.Failed(f'the page has no heading "{HEADING}"')
