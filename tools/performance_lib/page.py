@@ -11,10 +11,10 @@ from performance_lib import condensed, targets
 from performance_lib.campaigns import CAMPAIGNS
 
 HEADING = '## Misses'
-PLOTS = {'ring': ('ring.svg', 'ns per frame of the device and of the bare loop on a tap, by size; lines are medians, '
+PLOTS = {'ring': ('ring.svg', 'Nanoseconds per frame of the device and of the bare loop on a tap, by size; lines are medians, '
                   'whiskers the range'),
-         'policy': ('policies.svg', 'latency against CPU cost of each policy; a point is a trace, a diamond their median'),
-         'targets': ('lab.svg', 'whelp and its peers; bars are medians, whiskers the range')}
+         'policy': ('policies.svg', 'Latency against CPU cost of each policy; a point is a trace, a diamond their median'),
+         'targets': ('lab.svg', 'Figures of whelp and its peers; bars are medians, whiskers the range')}
 
 
 def marks(name):
@@ -34,6 +34,10 @@ def spread_of(values):
             f'{max(widths):.0f} % at most')
 
 
+def rounds(count):
+    return f'{count} round{"s" * (count != 1)}'
+
+
 def loads(values):
     return f'load of the host before {min(values):.1f} to {max(values):.1f}' if values else 'load unknown'
 
@@ -43,7 +47,7 @@ def about_ring(result):
     for sample in targets.ring_result.good(result['samples']):
         found.setdefault(targets.ring_result.key(sample), []).append(sample['ns'])
     return [f'{result["version"]}; {result["compiler"]}', f'{result["machine"]["host"]}; {result["machine"]["kvm"]}',
-            f'{result.get("time", "date unknown")}; {result["rounds"]} rounds of {result["seconds"]} s a sample; '
+            f'{result.get("time", "date unknown")}; {rounds(result["rounds"])} of {result["seconds"]} s a sample; '
             f'{loads(result["load"])}; {spread_of(found.values())}',
             *(f'left out: {why}' for why in result['left_out']), *result['remarks']]
 
@@ -67,7 +71,7 @@ def about_netbench(result):
                        for version, name in versions.items()),
              f'{machine.get("host", "host unknown")}; {machine.get("kvm", "KVM unknown")}, {cpus} CPU{"s" * (cpus != 1)} '
              'where the VMMs ran',
-             f'{result["start"].get("time", "date unknown")}; {plan["rounds"]} rounds, runs of {plan["seconds"]:g} s, '
+             f'{result["start"].get("time", "date unknown")}; {rounds(plan["rounds"])}, runs of {plan["seconds"]:g} s, '
              f'measured {result["sets_done"]} of {result["sets"]} sets; {loads(result["loads"])}; '
              + spread_of([[run['figure'] for run in cell['runs']] for cell in result['cells']]),
              *(f'left out: {text}' for text in result['left_out']),
@@ -139,7 +143,7 @@ def all_targets(rows):
 
 def plot(name):
     file, title = PLOTS[name]
-    return f'![{title}](plots/{file})\n\n{title[0].upper()}{title[1:]}.'
+    return f'![{title}](plots/{file})\n\n{title}.'
 
 
 def part(name, results):
