@@ -14,7 +14,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / 'tools'))
 import benchlib  # noqa: E402
-from netbench_lib import options, plan, tables  # noqa: E402
+from netbench_lib import campaign, journal, options, plan, tables  # noqa: E402
 from performance_lib import campaigns, condensed, page, plots, targets  # noqa: E402
 
 
@@ -434,3 +434,30 @@ def test_a_bench_that_fails_or_left_nothing_usable(bench, monkeypatch, place):
     with pytest.raises(benchlib.Failed, match='policy.json is damaged'):
         bench.run(chosen_of(bench, monkeypatch, '--docs-only'))
     assert asked == []
+
+
+# ---- a campaign's directory ------------------------------------------------------------------------
+
+
+def test_a_campaign_goes_on_and_another_plan_begins_anew(monkeypatch, tmp_path):
+    found, went = plan_of('pairs', 1), []
+
+    def measure(wanted, kept, directory):
+        """Half of the sets each time, and what measuring adds to a plan."""
+        assert directory == tmp_path / 'pairs'
+        went.append((wanted['seconds'], len(kept.events)))
+        wanted['machines'][0]['kept'] = 'programs/whelp-0'
+        sets = [entry for lab in plan.labs(wanted) for entry in plan.left(lab, kept.events)]
+        for entry in sets[:6]:
+            kept.add(event='given_up', set=entry['id'], case=entry['case'], lab=1, why='no reason')
+    monkeypatch.setattr(campaign.rounds, 'measure', measure)
+    assert campaign.read(tmp_path / 'pairs') is None
+    for _ in range(3):
+        assert campaign.measure(plan_of('pairs', 1), tmp_path / 'pairs') is True
+    # Twelve sets: the third time there is nothing to do.
+    assert went == [(found['seconds'], 0), (found['seconds'], 6)]
+    assert len(journal.read(tmp_path / 'pairs/journal.jsonl')) == 12
+    campaign.measure({**plan_of('pairs', 1), 'seconds': 9.0}, tmp_path / 'pairs')
+    assert went[-1] == (9.0, 0)
+    campaign.measure({**plan_of('pairs', 1), 'seconds': 9.0}, tmp_path / 'pairs', fresh=True)
+    assert went[-1] == (9.0, 0) and len(went) == 4

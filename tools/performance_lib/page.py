@@ -11,8 +11,8 @@ from performance_lib import condensed, targets
 from performance_lib.campaigns import CAMPAIGNS
 
 HEADING = '## Misses'
-PLOTS = {'ring': ('ring.svg', 'Nanoseconds per frame of the device and of the bare loop on a tap, by size; lines are medians, '
-                  'whiskers the range'),
+PLOTS = {'ring': ('ring.svg', 'Nanoseconds per frame of the device and of the bare loop on a tap, by size; lines are '
+                  'medians, whiskers the range'),
          'policy': ('policies.svg', 'Latency against CPU cost of each policy; a point is a trace, a diamond their median'),
          'targets': ('lab.svg', 'Figures of whelp and its peers; bars are medians, whiskers the range')}
 

@@ -19,7 +19,8 @@ except ImportError:
 
 COLORS = ('#1b6ca8', '#d1495b', '#2e933c', '#8f5aa8', '#c77d0a', '#3a3a3a')
 STYLE = {'svg.hashsalt': 'whelp', 'svg.fonttype': 'none', 'font.sans-serif': ['DejaVu Sans'], 'font.size': 9,
-         'axes.grid': True, 'grid.color': '#dddddd', 'axes.axisbelow': True, 'axes.spines.top': False, 'axes.spines.right': False, 'figure.facecolor': 'white'}
+         'axes.grid': True, 'grid.color': '#dddddd', 'axes.axisbelow': True, 'axes.spines.top': False, 'axes.spines.right': False,
+         'figure.facecolor': 'white'}
 
 
 def save(figure, path):

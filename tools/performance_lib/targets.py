@@ -45,7 +45,8 @@ GROUPS = {
     'rr-interrupts': Group('targets', 'round trips: interrupts per message, both directions', 1, True, slack=READINGS),
     'policy-speed': Group('policies', 'adaptive\'s throughput, of the best other policy\'s', 0.97, False),
     'policy-latency': Group('policies', 'adaptive\'s mean latency, of off\'s', 1.10, True),
-    'policy-bound': Group('policy', 'a packet\'s longest wait, with spins and without, simulated, of latency and timer overshoot', 1, True),
+    'policy-bound': Group('policy', 'a packet\'s longest wait, with spins and without, simulated, of latency and timer '
+                          'overshoot', 1, True),
     'policy-optimum': Group('policy', 'adaptive\'s cost, simulated, of the offline optimum', policy_result.TARGET, True,
                             slack=policy_result.SLACK / policy_result.TARGET),
     'policy-idle': Group('policy', 'adaptive\'s latency after idle and for requests, simulated, of off\'s',
