@@ -9,7 +9,7 @@
  *
  * It is not for everything: with one frame on its way the sender sleeps at once in any case, and
  * where it does not (it has other things to do) that frame waits for its turn to end. So it is
- * tried, and kept while a wake carries half as many frames again as without. What was tried in vain
+ * tried, and kept while a wake carries a fifth more frames than without. What was tried in vain
  * is tried more and more rarely, until the load is another one; what is kept is compared anew once
  * in a while. Windows end by time as well, so that no slow load is held up for long.
  */
@@ -22,16 +22,19 @@
 #define FEW	     8u /* wakes in a window that ended by time: there is nothing to be saved */
 #define MAX_PATIENCE 64u
 #define TRUST	     64u
+#define WORTH	     120u /* per cent: is kept */
+#define OTHER	     150u /* per cent: is another load */
 
-/* A wake of `a` carries half as many frames again as one of `b`, or more. */
-static bool carries_more(const struct net_sched_window *a, const struct net_sched_window *b)
+/* A wake of `a` carries at least so many per cent of what one of `b` does. */
+static bool carries(const struct net_sched_window *a, const struct net_sched_window *b,
+		    unsigned percent)
 {
-	return 2 * a->frames * b->wakes >= 3 * b->frames * a->wakes;
+	return 100 * a->frames * b->wakes >= percent * b->frames * a->wakes;
 }
 
 static void judge(struct net_sched *s)
 {
-	bool pays = s->now.wakes >= FEW && carries_more(&s->now, &s->usual);
+	bool pays = s->now.wakes >= FEW && carries(&s->now, &s->usual, WORTH);
 
 	if (pays && ++s->windows < TRUST) {
 		s->patience = 1;
@@ -51,7 +54,7 @@ static void consider(struct net_sched *s)
 		return;
 	s->usual = s->now;
 	/* Another load may have another answer. */
-	if (carries_more(&s->usual, &s->vain) || carries_more(&s->vain, &s->usual))
+	if (carries(&s->usual, &s->vain, OTHER) || carries(&s->vain, &s->usual, OTHER))
 		s->patience = 1;
 	if (++s->windows < s->patience)
 		return;

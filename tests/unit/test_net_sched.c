@@ -30,14 +30,14 @@ static void test_it_is_tried_and_kept_where_it_pays(void **state)
 	uint64_t now = 1;
 
 	(void)state;
-	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 2, 1000), 64);
+	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 5, 1000), 64);
 	assert_true(s.batch);
-	/* Three are half as many again as two. */
-	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 3, 63 * 64), 0);
+	/* A fifth more than five are six. */
+	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 6, 63 * 64), 0);
 	/* Then it is compared anew, at once. */
-	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 3, 1000), 64);
+	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 6, 1000), 64);
 	assert_false(s.batch);
-	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 2, 1000), 64);
+	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 5, 1000), 64);
 	assert_true(s.batch);
 }
 
