@@ -36,6 +36,12 @@ const char *mitigate_name(enum mitigate_kind kind)
 	return (unsigned)kind < MITIGATE_KINDS ? policies[kind]->name : NULL;
 }
 
+bool mitigate_is_crowded(const struct mitigate_config *config, const struct mitigate_state *state,
+			 uint64_t now)
+{
+	return config->crowded || now < state->hold_until;
+}
+
 void mitigate_init(const struct mitigate_config *config, struct mitigate_state *state)
 {
 	memset(state, 0, sizeof(*state));

@@ -104,6 +104,10 @@ struct mitigate_state {
 /* The policy's name in options and reports; NULL if there is no such kind. */
 const char *mitigate_name(enum mitigate_kind kind);
 
+/* Whether others want the worker's CPU: it is known, or a spin was in somebody's way just now. */
+bool mitigate_is_crowded(const struct mitigate_config *config, const struct mitigate_state *state,
+			 uint64_t now);
+
 /* The state of an idle queue with an empty ring: the first action is to sleep with kick_at 1. */
 void mitigate_init(const struct mitigate_config *config, struct mitigate_state *state);
 

@@ -106,13 +106,6 @@ static void adaptive_drained(const struct mitigate_config *config, struct mitiga
 		state->adaptive.singles++;
 }
 
-/* Others want the worker's CPU: see the head. */
-static bool is_crowded(const struct mitigate_config *config, const struct mitigate_state *state,
-		       uint64_t now)
-{
-	return config->crowded || now < state->hold_until;
-}
-
 /* How long to sleep with kicks off; 0: not at all. */
 static uint64_t timer_length(const struct mitigate_config *config,
 			     const struct mitigate_state *state, uint64_t now)
@@ -123,7 +116,8 @@ static uint64_t timer_length(const struct mitigate_config *config,
 	/* Fewer than two packets come meanwhile. */
 	if (wait < 2 * gap)
 		return 0;
-	if (!is_crowded(config, state, now) && (gap <= config->poll_max || wait < 2 * overshoot))
+	if (!mitigate_is_crowded(config, state, now) &&
+	    (gap <= config->poll_max || wait < 2 * overshoot))
 		return 0;
 	wait = mitigate_min(wait - mitigate_min(wait, overshoot), state->adaptive.period);
 	return wait > shortest(config) ? wait : shortest(config);
@@ -132,7 +126,7 @@ static uint64_t timer_length(const struct mitigate_config *config,
 static bool should_try(const struct mitigate_config *config, const struct mitigate_state *state,
 		       uint64_t now)
 {
-	return is_crowded(config, state, now) &&
+	return mitigate_is_crowded(config, state, now) &&
 	       state->adaptive.singles >= state->adaptive.patience;
 }
 

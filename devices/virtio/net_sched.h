@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Whether a worker that is woken should take the CPU from whoever has it, where CPUs are short
- * (--net sched=auto). Pure: see net_reply.h about times.
+ * (--net sched=auto). Pure: times are CLOCK_MONOTONIC or any other that does not go back, in ns.
  */
 #ifndef WHELP_NET_SCHED_H
 #define WHELP_NET_SCHED_H

@@ -218,7 +218,7 @@ static bool run_rounds(struct net_worker *w)
 static bool is_crowded(const struct net_worker *w, uint64_t now)
 {
 	for (unsigned i = 0; i < w->count; i++)
-		if (w->queues[i]->policy.crowded || now < w->queues[i]->state.hold_until)
+		if (mitigate_is_crowded(&w->queues[i]->policy, &w->queues[i]->state, now))
 			return true;
 	return false;
 }
@@ -227,10 +227,10 @@ static bool is_crowded(const struct net_worker *w, uint64_t now)
 static void learn_from_wake(struct net_worker *w)
 {
 	const struct net_tuning *t = w->tuning;
-	uint64_t now;
 
 	if (t->sched == NET_SCHED_AUTO && t->mitigation == MITIGATE_ADAPTIVE) {
-		now = loop_now();
+		uint64_t now = loop_now();
+
 		if (net_sched_step(&w->sched, is_crowded(w, now), w->frames, now))
 			worker_set_batch(w->sched.batch);
 	}

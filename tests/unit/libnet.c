@@ -66,3 +66,10 @@ void net_receive(struct nic *nic, uint32_t seed)
 	assert_int_equal(written, NET_SIZE);
 	assert_true(nic_is(board_ptr(&nic->board, gpa, NET_SIZE), NET_SIZE, seed));
 }
+
+bool net_has_time(time_t *until)
+{
+	if (!*until)
+		*until = time(NULL) + BOARD_PATIENCE / 1000;
+	return time(NULL) <= *until;
+}

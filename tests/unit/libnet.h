@@ -3,7 +3,9 @@
 #ifndef WHELP_TESTS_LIBNET_H
 #define WHELP_TESTS_LIBNET_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "tests/driver/nic.h"
 
@@ -35,5 +37,8 @@ void net_send_to(struct nic *nic, uint32_t len, uint32_t seed);
 
 /* A buffer is posted, a packet sent and received. */
 void net_receive(struct nic *nic, uint32_t seed);
+
+/* For who looks again and again: false once BOARD_PATIENCE is over since the first call. */
+bool net_has_time(time_t *until);
 
 #endif

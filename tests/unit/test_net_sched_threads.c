@@ -63,13 +63,6 @@ static struct look look(struct nic *nic)
 	return look;
 }
 
-static bool has_time(time_t *until)
-{
-	if (!*until)
-		*until = time(NULL) + BOARD_PATIENCE / 1000;
-	return time(NULL) <= *until;
-}
-
 static void test_classes_are_as_asked_for(void **state)
 {
 	static const struct {
@@ -101,7 +94,7 @@ static void ping_until(struct nic *nic, int class)
 	struct look now;
 
 	do {
-		assert_true(has_time(&until));
+		assert_true(net_has_time(&until));
 		nic_ping(nic);
 		nic->board.next = gpa;
 		now = look(nic);

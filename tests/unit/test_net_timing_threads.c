@@ -73,13 +73,6 @@ static uint64_t timer_of(struct nic *nic)
 	return timer.deadline;
 }
 
-static bool has_time(time_t *until)
-{
-	if (!*until)
-		*until = time(NULL) + BOARD_PATIENCE / 1000;
-	return time(NULL) <= *until;
-}
-
 /* Publishes one packet; true if the device wanted a kick for it, and got it. */
 static bool send_one(struct nic *nic, uint32_t number)
 {
@@ -305,7 +298,7 @@ static void test_p12_idle(void **state)
 			nic_ping(nic);
 		/* A last one may still have to find that nothing came. */
 		while (timer_of(nic)) {
-			assert_true(has_time(&until));
+			assert_true(net_has_time(&until));
 			poll(NULL, 0, 1);
 		}
 		nic_expect_idle(nic);
@@ -342,7 +335,7 @@ static void test_a_spin_finds_a_packet_to_send(void **state)
 		for (uint32_t i = 0; silent < 10; i++) {
 			uint64_t gpa = nic->board.next;
 
-			assert_true(has_time(&until));
+			assert_true(net_has_time(&until));
 			silent += !send_one(nic, i);
 			expect_packets(nic, i, 1);
 			nic->board.next = gpa;
@@ -368,7 +361,7 @@ static void test_a_spin_finds_a_packet_to_receive(void **state)
 		while (net_counter(&c->polls_hit) < 10) {
 			uint64_t gpa = nic->board.next;
 
-			assert_true(has_time(&until));
+			assert_true(net_has_time(&until));
 			net_receive(nic, 1);
 			nic->board.next = gpa;
 		}
@@ -432,7 +425,7 @@ static void test_timers_end_during_a_spin(void **state)
 		while (net_counter(&c->polls_hit) < 5) {
 			uint64_t gpa = nic->board.next;
 
-			assert_true(has_time(&until));
+			assert_true(net_has_time(&until));
 			net_receive(nic, 2);
 			nic->board.next = gpa;
 		}
