@@ -1,24 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The arithmetic of tools/bench-features, with figures whose result is known; needs neither root nor KVM."""
 
-import importlib.machinery
-import importlib.util
-import pathlib
-import sys
-
 import pytest
 
-TOOLS = pathlib.Path(__file__).resolve().parents[1] / 'tools'
-sys.path.insert(0, str(TOOLS))
-import features_result as fr  # noqa: E402
+import libtools
+import features_result as fr
 
 
 @pytest.fixture(scope='module')
 def bench():
-    loader = importlib.machinery.SourceFileLoader('bench_features', str(TOOLS / 'bench-features'))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
+    return libtools.load('bench-features')
 
 
 def run(name, figure, test='TCP_STREAM', kicks=10.0, interrupts=20.0):

@@ -2,35 +2,23 @@
 """The arithmetic of tools/bench-policy and tools/record-traces, with figures whose result is known; needs neither root
 nor KVM."""
 
-import importlib.machinery
-import importlib.util
-import pathlib
 import struct
-import sys
 import types
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / 'tools'))
-import benchlib  # noqa: E402
-
-
-def load(name):
-    loader = importlib.machinery.SourceFileLoader(name.replace('-', '_'), str(ROOT / 'tools' / name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
+import libtools
+import benchlib
 
 
 @pytest.fixture(scope='module')
 def bench():
-    return load('bench-policy')
+    return libtools.load('bench-policy')
 
 
 @pytest.fixture(scope='module')
 def recorder():
-    return load('record-traces')
+    return libtools.load('record-traces')
 
 
 COSTS = {'kick': 10000, 'kick_latency': 5000, 'timer_set': 500, 'timer': 4000, 'overshoot_min': 1000,

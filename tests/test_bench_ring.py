@@ -1,28 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """tools/bench-ring: its arithmetic, with figures whose result is known, and one short round of it. Needs no KVM."""
 
-import importlib.machinery
-import importlib.util
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / 'tools'))
-import ring_result as rr  # noqa: E402
-import ring_round  # noqa: E402
+import libtools
+import ring_result as rr
+import ring_round
 
 
 @pytest.fixture(scope='module')
 def bench():
-    loader = importlib.machinery.SourceFileLoader('bench_ring', str(ROOT / 'tools/bench-ring'))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
+    return libtools.load('bench-ring')
 
 
 def sample(ns, backend='tap', subject='device', number=0, **changes):
@@ -113,9 +106,9 @@ def test_wrong_options(bench, monkeypatch, words):
 def short_round(tmp_path_factory):
     """The result of one, and what was printed."""
     file = tmp_path_factory.mktemp('ring') / 'ring.json'
-    subprocess.run(['make', '-s', 'all', 'bench-programs'], cwd=ROOT, check=True, timeout=600)
+    subprocess.run(['make', '-s', 'all', 'bench-programs'], cwd=libtools.ROOT, check=True, timeout=600)
     only = [word for backend in rr.BACKENDS for word in ('--only', f'backend={backend},pairs=1')]
-    done = subprocess.run([ROOT / 'tools/bench-ring', '-n', '1', '--seconds', '0.001', '--json', file, *only],
+    done = subprocess.run([libtools.ROOT / 'tools/bench-ring', '-n', '1', '--seconds', '0.001', '--json', file, *only],
                           stdout=subprocess.PIPE, text=True, check=True, timeout=600)
     return json.loads(file.read_text()), done.stdout
 

@@ -1,26 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """tools/bench-threads without guests: its topics are sound plans, and what is said of ratios follows from them."""
 
-import importlib.machinery
-import importlib.util
-import pathlib
 import re
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / 'tools'))
-import benchlib  # noqa: E402
-from netbench_lib import options, plan, tables, threads  # noqa: E402
+import libtools
+import benchlib
+from netbench_lib import options, plan, tables, threads
 
 
 @pytest.fixture(scope='module')
 def bench():
-    loader = importlib.machinery.SourceFileLoader('bench_threads', str(ROOT / 'tools/bench-threads'))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
+    return libtools.load('bench-threads')
 
 
 def plan_of(topic):
@@ -116,7 +108,7 @@ def test_rows_and_summary():
 
 
 def test_the_page_has_a_place_for_the_result_and_every_topic(bench):
-    text = (ROOT / 'docs/threads-bench.md').read_text()
+    text = (libtools.ROOT / 'docs/threads-bench.md').read_text()
     assert text.count(bench.BEGIN) == text.count(bench.END) == 1
     for topic in threads.TOPICS.values():
         assert f'## {topic.title}' in text, topic.title

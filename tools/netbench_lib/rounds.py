@@ -201,7 +201,7 @@ class Campaign:
         self.number += 1
         current, runs = None, 0
         self.journal.add(event='lab', lab=self.number, round=lab['round'], group=lab['group'],
-                         load=round(os.getloadavg()[0], 2), time=f'{datetime.datetime.now():%Y-%m-%d %H:%M:%S}')
+                         load=round(os.getloadavg()[0], 2), time=benchlib.now())
 
         def on_event(event):
             nonlocal current, runs
@@ -273,7 +273,7 @@ def measure(plan, journal, directory):
         os.chmod(staging, 0o755)
         files, versions = prepare(plan, directory, staging)
         journal.add(event='start', versions=versions, place=place, reason=reason, host=benchlib.describe_host(),
-                    time=f'{datetime.datetime.now():%Y-%m-%d %H:%M:%S}')
+                    time=benchlib.now())
         for name, version in versions.items():
             print(f'{name}: {version}')
         print(f'host: {benchlib.describe_host()}, load {os.getloadavg()[0]:.2f}', flush=True)

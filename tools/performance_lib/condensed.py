@@ -5,7 +5,9 @@ import statistics
 
 import policy_result
 import ring_result
-from netbench_lib import tables, traffic
+from netbench_lib import tables
+from performance_lib import targets
+from performance_lib.campaigns import POLICIES
 
 
 def ranged(values, form):
@@ -47,13 +49,13 @@ def ring(result):
 
 # ---- bench-policy ----------------------------------------------------------------------------------
 
-# Of the simulator's policies; variants that are there to explain are in its own tables.
-SHOWN = ('off', 'fixed', 'lguest', 'window', 'adaptive')
-
 
 def shown_policies(result):
-    """The names in the result of those that are shown; a policy's time is a part of its name."""
-    return [name for name in result['results'][0]['policies'] if name.partition(':')[0] in SHOWN and ',' not in name]
+    """The names in the result of those that are shown; a policy's time is a part of its name.
+
+    Variants that are there to explain are in the simulator's own tables.
+    """
+    return [name for name in result['results'][0]['policies'] if name.partition(':')[0] in POLICIES and ',' not in name]
 
 
 def policy_costs(result):
@@ -62,31 +64,35 @@ def policy_costs(result):
         [trace, *(ranged(policy_result.ratios(runs, name), '.2f') for name in names)] for trace, runs in traces.items()]
 
 
+def mean_latency(found):
+    """us."""
+    return found['latency_mean'] / 1e3
+
+
+def overhead(found):
+    """us a packet."""
+    return found['overhead'] / found['packets'] / 1e3
+
+
 POLICY_FIGURES = {
-    'cost, of the optimum': lambda run, costs: None,
-    'mean latency, us': lambda run, costs: run['latency_mean'] / 1e3,
-    '99 % latency, us': lambda run, costs: run['latency_p99'] / 1e3,
-    'longest wait, us': lambda run, costs: run['waited_max'] / 1e3,
-    'CPU beside sending, us a packet': lambda run, costs: run['overhead'] / run['packets'] / 1e3,
-    'kicks for 1,000 packets': lambda run, costs: 1000 * run['kicks'] / run['packets'],
+    'mean latency, us': mean_latency,
+    '99 % latency, us': lambda found: found['latency_p99'] / 1e3,
+    'longest wait, us': lambda found: found['waited_max'] / 1e3,
+    'CPU beside sending, us a packet': overhead,
+    'kicks for 1,000 packets': lambda found: 1000 * found['kicks'] / found['packets'],
 }
 
 
 def policy_figures(result):
     """Of each policy, the median over all traces, with the range over them."""
-    traces, costs = policy_result.by_trace(result['results']), result['costs']
+    traces = policy_result.by_trace(result['results'])
     rows = []
     for name in shown_policies(result):
-        cells = [name]
-        for title, figure in POLICY_FIGURES.items():
-            if title.startswith('cost'):
-                values = [statistics.median(policy_result.ratios(runs, name)) for runs in traces.values()]
-            else:
-                values = [policy_result.median_of(runs, name, lambda run, figure=figure: figure(run, costs))
-                          for runs in traces.values()]
-            cells.append(ranged(values, '.2f'))
-        rows.append(cells)
-    return ['over all traces', *POLICY_FIGURES], rows
+        costs = [statistics.median(policy_result.ratios(runs, name)) for runs in traces.values()]
+        figures = [[policy_result.median_of(runs, name, figure) for runs in traces.values()]
+                   for figure in POLICY_FIGURES.values()]
+        rows.append([name, *(ranged(values, '.2f') for values in (costs, *figures))])
+    return ['over all traces', 'cost, of the optimum', *POLICY_FIGURES], rows
 
 
 # ---- netbench --------------------------------------------------------------------------------------
@@ -95,16 +101,11 @@ METRICS = (('sd_host', 'service demand, host, us', '.2f'), ('kicks', 'kicks', '.
            ('irq_tx', 'TX interrupts', '.1f'), ('exits', 'exits', '.0f'))
 
 
-def case_label(cell):
-    size = f' {cell["size"]} B' if cell['size'] != traffic.TESTS[cell['test']].size else ''
-    return f'{cell["test"]}{size} {cell["way"]}, {cell["unit"]}'
-
-
 def netbench(result):
     """A row for each case and machine."""
     rows, last = [], None
     for cell in result['cells']:
-        name = case_label(cell)
+        name = f'{targets.label(cell)}, {cell["unit"]}'
         is_reference = cell['machine'] == cell['reference']
         rows.append([
             name if name != last else '', cell['machine'],

@@ -7,14 +7,16 @@ import re
 import statistics
 
 import benchlib
-from performance_lib import condensed, targets
+import ring_result
+from performance_lib import condensed, plots, targets
 from performance_lib.campaigns import CAMPAIGNS
 
 HEADING = '## Misses'
-PLOTS = {'ring': ('ring.svg', 'Nanoseconds per frame of the device and of the bare loop on a tap, by size; lines are '
-                  'medians, whiskers the range'),
-         'policy': ('policies.svg', 'Latency against CPU cost of each policy; a point is a trace, a diamond their median'),
-         'targets': ('lab.svg', 'Figures of whelp and its peers; bars are medians, whiskers the range')}
+# Of the plots.
+CAPTIONS = {'ring': 'Nanoseconds per frame of the device and of the bare loop on a tap, by size; lines are medians, whiskers '
+                    'the range',
+            'policy': 'Latency against CPU cost of each policy; a point is a trace, a diamond their median',
+            'targets': 'Figures of whelp and its peers; bars are medians, whiskers the range'}
 
 
 def marks(name):
@@ -43,12 +45,11 @@ def loads(values):
 
 
 def about_ring(result):
-    found = {}
-    for sample in targets.ring_result.good(result['samples']):
-        found.setdefault(targets.ring_result.key(sample), []).append(sample['ns'])
+    found = [[sample['ns'] for sample in samples.values()]
+             for samples in ring_result.by_key(result['samples']).values()]
     return [f'{result["version"]}; {result["compiler"]}', f'{result["machine"]["host"]}; {result["machine"]["kvm"]}',
             f'{result.get("time", "date unknown")}; {rounds(result["rounds"])} of {result["seconds"]} s a sample; '
-            f'{loads(result["load"])}; {spread_of(found.values())}',
+            f'{loads(result["load"])}; {spread_of(found)}',
             *(f'left out: {why}' for why in result['left_out']), *result['remarks']]
 
 
@@ -142,8 +143,8 @@ def all_targets(rows):
 
 
 def plot(name):
-    file, title = PLOTS[name]
-    return f'![{title}](plots/{file})\n\n{title}.'
+    file, _ = plots.PLOTS[name]
+    return f'![{CAPTIONS[name]}](plots/{file})\n\n{CAPTIONS[name]}.'
 
 
 def part(name, results):
@@ -159,7 +160,7 @@ def part(name, results):
         lines = [f'`{entry["name"]}`: whelp with {entry["keys"] or "its defaults"}' +
                  (f', {entry["pairs"]} queue pairs' if entry['pairs'] > 1 else '')
                  for entry in result['plan']['machines'] if entry['kind'] == 'whelp']
-        parts = [*([plot(name)] if name in PLOTS else []), '; '.join(lines) + '.',
+        parts = [*([plot(name)] if name in CAPTIONS else []), '; '.join(lines) + '.',
                  benchlib.markdown(*condensed.netbench(result))]
     return '\n\n'.join(parts) + '\n'
 

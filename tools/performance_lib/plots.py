@@ -8,7 +8,7 @@ import benchlib
 import policy_result
 import ring_result
 from netbench_lib import traffic
-from performance_lib import condensed
+from performance_lib import condensed, targets
 
 try:
     import matplotlib
@@ -68,9 +68,8 @@ def policies(result, path):
     traces = policy_result.by_trace(result['results'])
     figure, axes = pyplot.subplots(figsize=(7.5, 4.6))
     for color, name in zip(COLORS, condensed.shown_policies(result)):
-        cpu = [policy_result.median_of(runs, name, lambda run: run['overhead'] / run['packets'] / 1e3)
-               for runs in traces.values()]
-        latency = [policy_result.median_of(runs, name, lambda run: run['latency_mean'] / 1e3) for runs in traces.values()]
+        cpu = [policy_result.median_of(runs, name, condensed.overhead) for runs in traces.values()]
+        latency = [policy_result.median_of(runs, name, condensed.mean_latency) for runs in traces.values()]
         axes.plot([max(value, 1e-2) for value in cpu], [max(value, 1e-2) for value in latency], 'o', markersize=4,
                   alpha=0.6, markeredgewidth=0, color=color, label=name)
         axes.plot(statistics.median(cpu), statistics.median(latency), 'D', markersize=9, markerfacecolor='none', color=color)
@@ -100,8 +99,8 @@ def lab(result, path):
                          yerr=list(zip(*(sides for _, sides in spread))), error_kw={'linewidth': 1})
             unit = traffic.UNITS[traffic.TESTS[test].kind]
             less = ', less is better' * (traffic.TESTS[test].kind == 'ping')
-            own = f' {size} B' * (size != traffic.TESTS[test].size)
-            axes.set_title(f'{test}{own}\n{way}\n{unit}{less}', fontsize=7)
+            title = targets.sized({'test': test, 'size': size})
+            axes.set_title(f'{title}\n{way}\n{unit}{less}', fontsize=7)
             axes.set_xticks([])
             axes.tick_params(labelsize=7)
             axes.yaxis.set_major_locator(ticker.MaxNLocator(3))

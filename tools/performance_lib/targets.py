@@ -105,9 +105,13 @@ def case_of(test, way, size=None):
     return {'test': test, 'way': way, 'size': size or traffic.TESTS[test].size}
 
 
+def sized(case):
+    """The test, with its size where that is not the usual."""
+    return case['test'] + f' {case["size"]} B' * (case['size'] != traffic.TESTS[case['test']].size)
+
+
 def label(case):
-    size = f' {case["size"]} B' if case['size'] != traffic.TESTS[case['test']].size else ''
-    return f'{case["test"]}{size} {case["way"]}'
+    return f'{sized(case)} {case["way"]}'
 
 
 def runs_of(result, case, machine):
