@@ -11,19 +11,22 @@
  * where it does not (it has other things to do) that frame waits for its turn to end. So it is
  * tried, and kept while a wake carries a fifth more frames than without. What was tried in vain
  * is tried more and more rarely, until the load is another one; what is kept is compared anew once
- * in a while. Windows end by time as well, so that no slow load is held up for long.
+ * in a while.
  */
 #include "devices/virtio/net_sched.h"
 
 #include "vmm/util.h"
 
-#define WINDOW	     64u		/* wakes */
-#define WINDOW_TIME  UINT64_C(50000000) /* ns */
-#define FEW	     8u /* wakes in a window that ended by time: there is nothing to be saved */
+#define WINDOW	     64u		 /* wakes */
+#define SHORT	     UINT64_C(50000000)	 /* ns */
+#define LONG	     UINT64_C(500000000) /* ns */
+#define FEW	     8u			 /* wakes in SHORT */
 #define MAX_PATIENCE 64u
+#define PROOF	     8u /* windows in which it has paid: it was not in vain */
 #define TRUST	     64u
 #define WORTH	     120u /* per cent: is kept */
-#define OTHER	     150u /* per cent: is another load */
+#define OTHER	     150u /* per cent, of many windows: is another load */
+#define LEAP	     250u /* per cent, of one */
 
 /* A wake of `a` carries at least so many per cent of what one of `b` does. */
 static bool carries(const struct net_sched_window *a, const struct net_sched_window *b,
@@ -32,15 +35,31 @@ static bool carries(const struct net_sched_window *a, const struct net_sched_win
 	return 100 * a->frames * b->wakes >= percent * b->frames * a->wakes;
 }
 
+static bool differ(const struct net_sched_window *a, const struct net_sched_window *b,
+		   unsigned percent)
+{
+	return carries(a, b, percent) || carries(b, a, percent);
+}
+
+/* What one window says is half chance where some wakes carry a burst and most a frame or two. */
+static void add(struct net_sched_window *sum, const struct net_sched_window *now)
+{
+	sum->wakes = sum->wakes * 7 / 8 + now->wakes;
+	sum->frames = sum->frames * 7 / 8 + now->frames;
+}
+
 static void judge(struct net_sched *s)
 {
-	bool pays = s->now.wakes >= FEW && carries(&s->now, &s->usual, WORTH);
+	bool pays;
 
-	if (pays && ++s->windows < TRUST) {
-		s->patience = 1;
+	add(&s->tried, &s->now);
+	pays = s->now.wakes >= FEW && carries(&s->tried, &s->usual, WORTH) &&
+	       carries(&s->now, &s->usual, 100);
+	if (pays && ++s->windows < TRUST)
 		return;
-	}
-	if (!pays && !s->windows) {
+	if (s->windows >= PROOF) {
+		s->patience = 1;
+	} else {
 		s->patience = MIN(2 * MAX(s->patience, 1u), MAX_PATIENCE);
 		s->vain = s->usual;
 	}
@@ -52,14 +71,31 @@ static void consider(struct net_sched *s)
 {
 	if (s->now.wakes < FEW)
 		return;
-	s->usual = s->now;
 	/* Another load may have another answer. */
-	if (carries(&s->usual, &s->vain, OTHER) || carries(&s->vain, &s->usual, OTHER))
+	if (differ(&s->now, &s->usual, LEAP))
+		s->usual = (struct net_sched_window){ 0 };
+	add(&s->usual, &s->now);
+	if (differ(&s->usual, &s->vain, OTHER))
 		s->patience = 1;
 	if (++s->windows < s->patience)
 		return;
 	s->batch = true;
 	s->windows = 0;
+	s->tried = (struct net_sched_window){ 0 };
+}
+
+/*
+ * Where a wake carries a frame and no more, there is hardly anything to be saved, and each is held
+ * up: such a trial is short.
+ */
+static bool is_over(const struct net_sched *s, uint64_t now)
+{
+	bool lone = 4 * s->usual.frames < 5 * s->usual.wakes;
+	uint64_t passed = now - s->began;
+
+	if (s->now.wakes >= WINDOW || passed >= LONG)
+		return true;
+	return passed >= SHORT && (s->now.wakes < FEW || (s->batch && lone));
 }
 
 bool net_sched_step(struct net_sched *s, bool crowded, unsigned frames, uint64_t now)
@@ -74,7 +110,7 @@ bool net_sched_step(struct net_sched *s, bool crowded, unsigned frames, uint64_t
 		s->began = now;
 	s->now.wakes++;
 	s->now.frames += frames;
-	if (s->now.wakes < WINDOW && now - s->began < WINDOW_TIME)
+	if (!is_over(s, now))
 		return false;
 	if (s->batch)
 		judge(s);

@@ -19,7 +19,8 @@ struct net_sched_window {
 struct net_sched {
 	bool batch; /* it does not */
 	struct net_sched_window now;
-	struct net_sched_window usual; /* the last that was whole, with wake-ups that do */
+	struct net_sched_window usual; /* of late, with wake-ups that do */
+	struct net_sched_window tried; /* of late, with those that do not */
 	struct net_sched_window vain;  /* what was usual when it was last tried in vain */
 	uint64_t began;		       /* the first wake of `now` */
 	unsigned windows;	       /* that were whole since `batch` changed */

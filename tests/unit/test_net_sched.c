@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "devices/virtio/net_sched.h"
+#include "vmm/util.h"
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
@@ -93,6 +94,42 @@ static void test_it_ends_when_the_load_does(void **state)
 	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 1, 1000), 64);
 }
 
+/* A frame, or in one of four wakes a burst: on the average `mean`. The same in every run. */
+static unsigned frame_or_burst(unsigned mean, uint32_t *seed)
+{
+	*seed = *seed * 1664525u + 1013904223u;
+	return (*seed >> 16) % 4 ? 1 : 4 * mean - 3;
+}
+
+/* Per cent of its wakes in batch, of a stream with `gap` ns between them. */
+static unsigned share_of_batch(uint64_t gap, unsigned usual, unsigned batched)
+{
+	struct net_sched s = { 0 };
+	uint32_t seed = 1;
+	uint64_t now = 1;
+	unsigned batch = 0, all = 100000;
+
+	for (unsigned i = 0; i < all; i++) {
+		unsigned frames = frame_or_burst(s.batch ? batched : usual, &seed);
+
+		net_sched_step(&s, true, frames, now += gap);
+		batch += s.batch;
+	}
+	return batch / (all / 100);
+}
+
+static void test_chance_does_not_decide(void **state)
+{
+	static const uint64_t gaps[] = { 100 * US, 700 * US, 2 * MS, 5 * MS };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(gaps); i++) {
+		assert_in_range(share_of_batch(gaps[i], 3, 6), 95, 100);
+		assert_in_range(share_of_batch(gaps[i], 3, 3), 0, 5);
+		assert_in_range(share_of_batch(gaps[i], 4, 2), 0, 5);
+	}
+}
+
 static void test_slow_loads_are_left_alone(void **state)
 {
 	struct net_sched s = { 0 };
@@ -128,6 +165,7 @@ int main(void)
 		cmocka_unit_test(test_it_ends_where_it_does_not_pay),
 		cmocka_unit_test(test_another_load_is_tried_anew),
 		cmocka_unit_test(test_it_ends_when_the_load_does),
+		cmocka_unit_test(test_chance_does_not_decide),
 		cmocka_unit_test(test_slow_loads_are_left_alone),
 		cmocka_unit_test(test_nothing_of_it_where_cpus_are_plenty),
 	};
