@@ -669,24 +669,104 @@ def test_the_four_reports(result, tmp_path):
     assert report.text(result).count('to the reference') == 2
 
 
+def tree_of(page):
+    return xml.etree.ElementTree.fromstring(page.replace('<!doctype html>', ''))
+
+
 def test_the_page_is_one_file_of_sound_markup(result):
     page = report_html.page(result)
-    assert not re.search(r'(src|href)=|@import|url\(', page)
+    assert not re.search(r'src=|href="[^#]|@import|url\(', page)
     assert '<big>' not in page and 'a &lt;big&gt; host' in page
-    body = page.replace('<!doctype html>', '').replace('<meta charset="utf-8">', '')
-    tree = xml.etree.ElementTree.fromstring(body)
+    tree = tree_of(page)
     plots = list(tree.iter('svg'))
     # The figure and the host's service demand, of two tests; kicks are one machine's only.
     assert len(plots) == 4
     lines = [element.get('points').split() for element in plots[0].iter('polyline')]
     assert [len(points) for points in lines] == [2, 2]
+    assert all(figure[0].tag == 'figcaption' and figure[0].text for figure in tree.iter('figure'))
+
+
+def test_the_page_begins_with_all_medians(result):
+    tree = tree_of(report_html.page(result))
+    rows = [[''.join(cell.itertext()) for cell in row] for row in next(tree.iter('table'))]
+    assert rows[0] == ['case', 'unit', 'a', 'b'] and len(rows) == 5
+    assert rows[1] == ['TCP_STREAM host-guest 16384 B', 'Mbit/s', '105 ref.', '155 ×1.48']
+    assert rows[4][0].endswith('4 sessions') and rows[4][1] == 'ms, less is better'
+    # Every link leads somewhere, and each section has its name once.
+    names = [element.get('id') for element in tree.iter() if element.get('id')]
+    assert len(names) == len(set(names)) == 2
+    assert {link.get('href') for link in tree.iter('a')} == {f'#{name}' for name in names}
+    # What forbids to trust the figures is before them; nothing is said twice.
+    page = report_html.page(result)
+    assert page.index('fewer than three runs') < page.index('<table>') and page.count('fewer than three runs') == 1
+
+
+def test_what_is_missing_is_said_before_the_figures(result):
+    assert 'not measured' not in report_html.page(result) and 'left out' not in report_html.page(result)
+    result['sets_done'], result['left_out'] = 6, ['round 1, PING: it burned']
+    said = report_html.page(result).partition('<table>')[0]
+    assert '2 of 8 sets were not measured' in said and 'left out, for the reasons below: 1' in said
+
+
+def test_a_case_that_a_machine_lacks(result):
+    result['cells'] = [cell for cell in result['cells'] if (cell['machine'], cell['sessions']) != ('b', 4)]
+    tree = tree_of(report_html.page(result))
+    assert [row[3].text for row in next(tree.iter('table'))][2] == '-'
+
+
+@pytest.mark.parametrize('test, ratio, kind', [
+    ('TCP_STREAM', (3, 1.1, 1.3), 'better'), ('TCP_STREAM', (3, 0.7, 0.9), 'worse'), ('TCP_STREAM', (3, 0.9, 1.3), 'soft'),
+    ('TCP_STREAM', (2, 1.1, 1.3), 'soft'), ('PING', (3, 0.7, 0.9), 'better'), ('PING', (3, 1.1, 1.3), 'worse')])
+def test_better_and_worse_only_where_every_set_agrees(test, ratio, kind):
+    cell = {'test': test, 'machine': 'b', 'reference': 'a', 'ratio': dict(zip(('n', 'min', 'max'), ratio))}
+    assert report_html.verdict(cell)[0] == kind
+
+
+def bars_of(some):
+    places = {cell['machine']: place for place, cell in enumerate(some)}
+    return xml.etree.ElementTree.fromstring(report_html.bars(some, lambda cell: cell['figure'], places, '{:.1f}'.format, 'x'))
 
 
 def test_bars_for_one_number_of_sessions(result):
     some = [cell for cell in result['cells'] if cell['test'] == 'PING' and cell['sessions'] == 1]
-    tree = xml.etree.ElementTree.fromstring(report_html.bars(some, lambda cell: cell['figure']))
-    low, high = (float(element.get('height')) for element in tree.iter('rect'))
+    tree = bars_of(some)
+    low, high = (float(element.get('width')) for element in tree.iter('rect'))
     assert high / low == pytest.approx(155 / 105, rel=0.02)
+    assert {'105.0', '155.0', 'a', 'b'} <= {element.text for element in tree.iter('text')}
+    assert len(list(tree.iter('path'))) == 2
+    # A single run has no range.
+    for cell in some:
+        cell['figure']['n'] = 1
+    assert not list(bars_of(some).iter('path'))
+
+
+def test_names_of_many_bars_are_whole_and_apart(result):
+    some = [{**result['cells'][0], 'machine': f'a-rather-long-name-{number}'} for number in range(13)]
+    names = [element for element in bars_of(some).iter('text') if element.text.startswith('a-rather')]
+    assert [element.text for element in names] == [cell['machine'] for cell in some]
+    places = [float(element.get('y')) for element in names]
+    assert all(after - before >= 15 for before, after in zip(places, places[1:]))
+
+
+def test_a_machine_keeps_its_colour_where_others_are_left_out(result):
+    result['cells'] = [cell for cell in result['cells'] if cell['sessions'] == 1 and
+                       (cell['test'], cell['machine']) != ('PING', 'a')]
+    tree = tree_of(report_html.page(result))
+    kinds = {}
+    for bar in tree.iter('rect'):
+        kinds.setdefault(bar[0].text, set()).add(bar.get('class'))
+    assert kinds == {'a': {'bar c0'}, 'b': {'bar c1'}}
+    assert report_html.color(9) == 'c1 dashed'
+
+
+def test_every_colour_is_there_in_the_dark(result):
+    light, dark = report_html.STYLE.split('@media (prefers-color-scheme: dark)')
+    names = set(re.findall(r'(--\w+):', light))
+    assert names == set(re.findall(r'(--\w+):', dark.split('} }')[0]))
+    assert set(re.findall(r'var\((--\w+)\)', report_html.STYLE)) <= names | {'--c'}
+    # No colour is written where a dark page could not change it.
+    body = report_html.page(result).partition('</style>')[2]
+    assert not re.search(r'#[0-9a-f]{3,6}"', body)
 
 
 @pytest.mark.parametrize('top, steps', [(0, [0, 1]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (7, [0, 2, 4, 6, 8]),

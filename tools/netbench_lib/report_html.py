@@ -5,16 +5,44 @@ import html
 import math
 
 from netbench_lib import figures, tables, traffic
+from netbench_lib import plan as plans
 
-COLORS = ('#1b6ca8', '#d1495b', '#2e933c', '#8f5aa8', '#c77d0a', '#3a3a3a', '#14919b', '#9b2d6f')
-STYLE = '''body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 75em; margin: 2em auto;
-padding: 0 1em } h2 { margin-top: 2.5em; border-top: 1px solid #ccc; padding-top: 1em }
-table { border-collapse: collapse; margin: 1em 0; font-size: 13px } td, th { padding: .2em .7em; text-align: right;
-border-bottom: 1px solid #e4e4e4; vertical-align: top } td:first-child, th:first-child { text-align: left }
-th { border-bottom: 2px solid #999 } .scroll { overflow-x: auto } figure { display: inline-block; margin: .5em 1.5em .5em 0 }
-figcaption { font-size: 13px; color: #444 } svg text { font: 11px system-ui, sans-serif; fill: #333 }
-summary { cursor: pointer; color: #1b6ca8 }'''
+LIGHT = ('#1b6ca8', '#d1495b', '#2e933c', '#8f5aa8', '#c77d0a', '#3a3a3a', '#14919b', '#9b2d6f')
+DARK = ('#5aa9e6', '#f07f8f', '#62c370', '#bf94d6', '#eaa53c', '#c4c4c4', '#4cc3cd', '#dd72b4')
+
+
+def _palette(colors):
+    return ' '.join(f'--c{place}: {color};' for place, color in enumerate(colors))
+
+
+STYLE = ':root { color-scheme: light dark; --bg: #fff; --fg: #222; --soft: #555; --line: #ddd; --rule: #999; ' \
+    '--link: #1b6ca8; --better: #1d7a2c; --worse: #b3263c; ' + _palette(LIGHT) + ''' }
+@media (prefers-color-scheme: dark) { :root { --bg: #16181b; --fg: #e4e4e4; --soft: #aaa; --line: #3a3d42; --rule: #777;
+--link: #7bb8ea; --better: #6fd080; --worse: #f58b99; ''' + _palette(DARK) + ''' } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--fg); background: var(--bg); max-width: 82em; margin: 1.5em auto;
+padding: 0 1em; overflow-wrap: anywhere } h1 { margin: 0 } p { max-width: 65em }
+a, summary { color: var(--link) } summary { cursor: pointer }
+h2 { margin-top: 2em; border-top: 1px solid var(--line); padding-top: .8em } .caution { border-left: 4px solid var(--worse);
+padding-left: .7em } .soft, small { color: var(--soft) } .better { color: var(--better) } .worse { color: var(--worse) }
+table { border-collapse: collapse; font-size: 13px } .scroll { overflow-x: auto; margin: 1em 0 } td, th { padding: .2em .7em;
+text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; font-variant-numeric: tabular-nums }
+td:first-child, th:first-child { text-align: left; position: sticky; left: 0; background: var(--bg) }
+th { border-bottom: 2px solid var(--rule); white-space: normal; overflow-wrap: normal;
+vertical-align: bottom }
+@media (max-width: 40em) { td:first-child, th:first-child { position: static } td, th { padding: .2em .4em }
+.glance td:nth-child(-n+2) { white-space: normal; overflow-wrap: normal; min-width: 5em } }
+ul { font-size: 13px; padding-left: 1.5em }
+.glance td:nth-child(2), .glance th:nth-child(2) { text-align: left } .plots { display: flex; flex-wrap: wrap; gap: 1.2em 2em }
+figure { margin: 0; flex: 1 1 27em; max-width: 35em } figcaption { font-size: 13px; font-weight: 600; margin-bottom: .3em }
+svg { display: block; width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--fg) }
+.grid { stroke: var(--line) } .range { stroke: var(--fg); fill: none } .line { stroke: var(--c); fill: none; stroke-width: 2 }
+.line.range { stroke-width: 1 } .bar { fill: var(--c); opacity: .75 } .mark { fill: var(--c) } .dashed { stroke-dasharray: 5 3 }
+''' + ' '.join(f'.c{place} {{ --c: var(--c{place}) }}' for place in range(len(LIGHT)))
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 460, 260, 64, 12, 40
+# Of bars, which lie: a row's height, room for the figure behind a bar, a character's width, and the most of a name.
+ROW, BEHIND, LETTER, NAME = 24, 56, 6.6, 24
+ABOUT = {'stream': 'throughput, Mbit/s', 'rr': 'transactions/s', 'ping': 'mean round trip, ms, less is better',
+         'packets': 'packets/s'}
 
 
 def nice_steps(top):
@@ -32,86 +60,136 @@ def number(value):
     return f'{value / 1e3:g}k' if value >= 1e4 else f'{value:g}'
 
 
-class Plot:
-    """An SVG with a vertical axis from 0."""
-
-    def __init__(self, top):
-        self.steps = nice_steps(top)
-        self.parts = []
-        for value in self.steps:
-            y = self.y(value)
-            self.parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH}" y2="{y:.1f}" stroke="#ddd"/>'
-                              f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number(value)}</text>')
-
-    def y(self, value):
-        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / self.steps[-1])
-
-    def whisker(self, x, summary, color):
-        low, high = self.y(summary['min']), self.y(summary['max'])
-        self.parts.append(f'<path d="M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8" '
-                          f'stroke="{color}" fill="none"/>')
-
-    def svg(self, height=HEIGHT):
-        return f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">' + \
-            ''.join(self.parts) + '</svg>'
+def color(place):
+    """The classes of a machine: past the palette's end its lines are dashed."""
+    return f'c{place % len(LIGHT)}' + ' dashed' * (place // len(LIGHT) % 2)
 
 
-def bars(some, get):
-    """A bar for each machine: the median, with a line from the least to the most."""
-    plot = Plot(max(get(cell)['max'] for cell in some))
-    slot = (WIDTH - LEFT) / len(some)
-    for place, cell in enumerate(some):
-        summary, color = get(cell), COLORS[place % len(COLORS)]
-        x, y = LEFT + slot * (place + 0.2), plot.y(summary['median'])
-        plot.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{slot * 0.6:.1f}" '
-                          f'height="{plot.y(0) - y:.1f}" fill="{color}" opacity="0.8"/>')
-        plot.whisker(x + slot * 0.3, summary, '#222')
-        room = max(4, int(slot / 6))
-        name = cell['machine'] if len(cell['machine']) <= room else cell['machine'][:room - 1] + '…'
-        plot.parts.append(f'<text x="{x + slot * 0.3:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">'
-                          f'{html.escape(name)}<title>{html.escape(cell["machine"])}</title></text>')
-    return plot.svg()
+def svg(parts, height, title):
+    return f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" ' \
+        f'aria-label="{html.escape(title)}">' + ''.join(parts) + '</svg>'
 
 
-def lines(some, get):
+def text(x, y, words, anchor='middle'):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(words)}</text>'
+
+
+def bars(some, get, places, show, title):
+    """A lying bar for each machine, so that names of any length fit: the median, with a line from the least to the most."""
+    steps = nice_steps(max(get(cell)['max'] for cell in some))
+    left = 10 + LETTER * min(NAME, max(len(cell['machine']) for cell in some))
+    bottom = TOP + ROW * len(some)
+
+    def x_of(value):
+        return left + (WIDTH - BEHIND - left) * value / steps[-1]
+    parts = []
+    for value in steps:
+        x = x_of(value)
+        parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" class="grid"/>' +
+                     text(x, bottom + 15, number(value)))
+    for row, cell in enumerate(some):
+        summary, name, y = get(cell), cell['machine'], TOP + ROW * (row + 0.5)
+        low, middle, high = (x_of(summary[key]) for key in ('min', 'median', 'max'))
+        parts.append(f'<rect x="{left:.1f}" y="{y - 8:.1f}" width="{middle - left:.1f}" height="16" '
+                     f'class="bar {color(places[name])}"><title>{html.escape(name)}</title></rect>')
+        if summary['n'] > 1:
+            parts.append(f'<path d="M{low:.1f} {y:.1f}H{high:.1f}M{low:.1f} {y - 4:.1f}v8M{high:.1f} {y - 4:.1f}v8" '
+                         'class="range"/>')
+        parts.append(text(left - 6, y + 4, name if len(name) <= NAME else name[:NAME - 1] + '…', 'end') +
+                     text(max(middle, high) + 6, y + 4, show(summary['median']), 'start'))
+    return svg(parts, bottom + 22, title)
+
+
+def lines(some, get, places, title):
     """A line for each machine, over the number of sessions."""
-    plot = Plot(max(get(cell)['max'] for cell in some))
+    steps = nice_steps(max(get(cell)['max'] for cell in some))
     sessions = sorted({cell['sessions'] for cell in some})
     machines = list(dict.fromkeys(cell['machine'] for cell in some))
-    gap = (WIDTH - LEFT - 40) / max(1, len(sessions) - 1)
-    places = {count: LEFT + 20 + gap * place for place, count in enumerate(sessions)}
-    for count, x in places.items():
-        plot.parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{count}</text>')
-    plot.parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">sessions</text>')
+    gap = (WIDTH - LEFT - 60) / max(1, len(sessions) - 1)
+
+    def y_of(value):
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / steps[-1])
+    parts = [f'<line x1="{LEFT}" y1="{y_of(value):.1f}" x2="{WIDTH}" y2="{y_of(value):.1f}" class="grid"/>' +
+             text(LEFT - 6, y_of(value) + 4, number(value), 'end') for value in steps]
+    parts += [text(LEFT + 30 + gap * place, HEIGHT - BOTTOM + 16, str(count)) for place, count in enumerate(sessions)]
+    parts.append(text((LEFT + WIDTH) / 2, HEIGHT - 6, 'sessions'))
     for index, machine in enumerate(machines):
-        color = COLORS[index % len(COLORS)]
+        # Beside each other, lest one range hides another.
+        aside = (index - (len(machines) - 1) / 2) * min(8, 40 / len(machines))
         own = sorted((cell for cell in some if cell['machine'] == machine), key=lambda cell: cell['sessions'])
-        points = [(places[cell['sessions']], plot.y(get(cell)['median'])) for cell in own]
-        plot.parts.append('<polyline points="' + ' '.join(f'{x:.1f},{y:.1f}' for x, y in points) +
-                          f'" fill="none" stroke="{color}" stroke-width="2"/>')
-        for cell, (x, y) in zip(own, points):
-            plot.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>')
-            plot.whisker(x, get(cell), color)
-        plot.parts.append(f'<rect x="{LEFT}" y="{HEIGHT + 14 * index}" width="10" height="10" fill="{color}"/>'
-                          f'<text x="{LEFT + 16}" y="{HEIGHT + 9 + 14 * index}">{html.escape(machine)}</text>')
-    return plot.svg(HEIGHT + 14 * len(machines) + 4)
+        points = [(LEFT + 30 + aside + gap * sessions.index(cell['sessions']), get(cell)) for cell in own]
+        hue = color(places[machine])
+        parts.append('<polyline points="' + ' '.join(f'{x:.1f},{y_of(summary["median"]):.1f}' for x, summary in points) +
+                     f'" class="line {hue}"/>')
+        for x, summary in points:
+            parts.append(f'<circle cx="{x:.1f}" cy="{y_of(summary["median"]):.1f}" r="3" class="mark {hue}"/>')
+            if summary['n'] > 1:
+                low, high = y_of(summary['min']), y_of(summary['max'])
+                parts.append(f'<path d="M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8" '
+                             f'class="range line {hue.partition(" ")[0]}"/>')
+        y = HEIGHT + 16 * index + 8
+        parts.append(f'<path d="M{LEFT} {y}h24" class="line {hue}"/>'
+                     f'<circle cx="{LEFT + 12}" cy="{y}" r="3" class="mark {hue}"/>' + text(LEFT + 32, y + 4, machine, 'start'))
+    return svg(parts, HEIGHT + 16 * len(machines) + 4, title)
 
 
-def plots(some):
+def plots(some, places):
     """Of the figure, and of what it cost."""
-    wanted = [(some[0]['unit'] + (', less is better' if not traffic_up(some[0]) else ''), lambda cell: cell['figure'])]
+    wanted = [(ABOUT[traffic.TESTS[some[0]['test']].kind], lambda cell: cell['figure'],
+               lambda value: format(value, tables.form_of(some[0]['unit'], value)))]
     for name in ('sd_host', 'sd_guest', 'kicks', 'irq_rx', 'irq_tx', 'exits'):
         if all(name in cell['metrics'] for cell in some):
-            column = figures.BY_NAME[name]
-            wanted.append((f'{column.title}, {tables.unit_of(column, some[0])}',
-                           lambda cell, name=name: cell['metrics'][name]))
-    draw = lines if len({cell['sessions'] for cell in some}) > 1 else bars
-    return ''.join(f'<figure>{draw(some, get)}<figcaption>{html.escape(title)}</figcaption></figure>'
-                   for title, get in wanted)
+            column, demand = figures.BY_NAME[name], name.startswith('sd_')
+            unit = tables.unit_of(column, some[0]).replace('/1000', 'per 1,000 packets')
+            title = f'{column.title.replace("SD", "service demand,")}, {unit}' + ', less is better' * demand
+            wanted.append((title, lambda cell, name=name: cell['metrics'][name],
+                           lambda value, form=column.form, demand=demand: format(
+                               value, ('.1f' if value >= 10 else '.2f') if demand else form)))
+    many = len({cell['sessions'] for cell in some}) > 1
+    return '<div class="plots">' + ''.join(
+        f'<figure><figcaption>{html.escape(title)}</figcaption>'
+        f'{lines(some, get, places, title) if many else bars(some, get, places, show, title)}</figure>'
+        for title, get, show in wanted) + '</div>'
 
 
-def traffic_up(cell):
-    return traffic.higher_is_better(cell)
+def anchor(cell):
+    return f'{cell["test"]}-{cell["way"]}-{cell["size"]}'
+
+
+def verdict(cell):
+    """(class, mark) of a ratio whose range, over runs enough to have one, is all on one side of 1."""
+    ratio = cell['ratio']
+    if cell['machine'] == cell['reference'] or ratio['n'] < 3 or ratio['min'] <= 1 <= ratio['max']:
+        return 'soft', ''
+    return ('better', ' ▲') if (ratio['min'] > 1) == traffic.higher_is_better(cell) else ('worse', ' ▼')
+
+
+def glance(result):
+    """A line for each case, a column for each machine: what one wants to know first."""
+    found = {}
+    for cell in result['cells']:
+        found.setdefault(cell['case'], {})[cell['machine']] = cell
+    machines = [entry['name'] for entry in result['plan']['machines']]
+
+    def column(cell):
+        if not cell:
+            return '<td>-</td>'
+        figure = format(cell['figure']['median'], tables.form_of(cell['unit'], cell['figure']['median']))
+        if not cell['ratio']:
+            return f'<td>{figure}</td>'
+        name, mark = verdict(cell)
+        ratio = 'ref.' if cell['machine'] == cell['reference'] else f'×{cell["ratio"]["median"]:.2f}{mark}'
+        return f'<td>{figure} <small class="{name}">{ratio}</small></td>'
+    rows = []
+    for cells in found.values():
+        first = next(iter(cells.values()))
+        less = '' if traffic.higher_is_better(first) else ', less is better'
+        rows.append(f'<tr><td><a href="#{anchor(first)}">{html.escape(plans.case_name(first))}</a></td>'
+                    f'<td>{first["unit"]}{less}</td>' + ''.join(column(cells.get(name)) for name in machines) + '</tr>')
+    head = ''.join(f'<th>{html.escape(word)}</th>' for word in ('case', 'unit', *machines))
+    return f'<div class="scroll glance"><table><tr>{head}</tr>{"".join(rows)}</table></div>' \
+        '<p class="soft">Medians, and the ratio to the reference (ref.) within a set. ▲ better, ▼ worse: so in each of at ' \
+        'least three sets.</p>'
 
 
 def table(head, rows):
@@ -121,14 +199,33 @@ def table(head, rows):
         '</table></div>'
 
 
+def missing(result):
+    """That something is; the header tells what."""
+    lines = []
+    if result['sets_done'] < result['sets']:
+        lines.append(f'{result["sets"] - result["sets_done"]} of {result["sets"]} sets were not measured')
+    if result['left_out']:
+        lines.append(f'left out, for the reasons below: {len(result["left_out"])}')
+    return lines
+
+
 def page(result):
-    parts = ['<!doctype html><html lang="en"><head><meta charset="utf-8"><title>netbench</title>',
-             f'<style>{STYLE}</style></head><body><h1>netbench</h1><ul>',
-             *(f'<li>{html.escape(line)}</li>' for line in tables.header(result)), '</ul>',
-             '<p>Figures are medians, with their range in parentheses; in the plots a thin line is the range.</p>']
+    places = {entry['name']: place for place, entry in enumerate(result['plan']['machines'])}
+    cautions = tables.cautions(result)
+    when = result['start'].get('time')
+    parts = ['<!doctype html><html lang="en"><head><meta charset="utf-8"/>',
+             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
+             f'<title>netbench: {html.escape(", ".join(places))}</title>',
+             f'<style>{STYLE}</style></head><body><h1>netbench</h1>',
+             f'<p class="soft">begun {html.escape(when)}</p>' if when else '',
+             *(f'<p class="caution">{html.escape(line)}</p>' for line in cautions + missing(result)), glance(result),
+             '<h2>What was measured, and how</h2><ul>',
+             *(f'<li>{html.escape(line)}</li>' for line in tables.header(result) if line not in cautions), '</ul>',
+             '<p>Figures are medians, with their range in parentheses; in the plots a thin line is the range. Service demand '
+             '(SD) is CPU time for a unit of work; /1000 is per 1,000 packets. docs/netbench.md defines every column.</p>']
     for title, some in tables.sections(result):
-        parts += [f'<h2>{html.escape(title)}</h2>', plots(some), table(*tables.figure_table(some)),
-                  *(table(*found) for found in tables.metric_tables(some))]
+        parts += [f'<h2 id="{anchor(some[0])}">{html.escape(title)}</h2>', plots(some, places),
+                  table(*tables.figure_table(some)), *(table(*found) for found in tables.metric_tables(some))]
         details = tables.detail_tables(some)
         if details:
             parts.append('<details><summary>threads, exits and protocols</summary>')

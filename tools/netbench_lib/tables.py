@@ -116,6 +116,16 @@ def describe_machine(entry):
     return f'{entry["name"]}: {", ".join(words)}'
 
 
+def cautions(result):
+    """Of the header, the lines that forbid to take the figures for more than they are."""
+    plan, lines = result['plan'], []
+    if result['machine'].get('in_lab'):
+        lines.append('in the lab: figures are for comparison with each other only, not with those of other machines')
+    if plan['rounds'] * plan['repeat'] < 3:
+        lines.append('fewer than three runs: the spread says little')
+    return lines
+
+
 def header(result):
     """What the figures have to be read with: a list of lines."""
     plan, start, machine = result['plan'], result['start'], result['machine']
@@ -137,11 +147,7 @@ def header(result):
     lines += [f'discarded: {text}' for text in result['discarded']]
     lines += [f'left out: {text}' for text in result['left_out']]
     lines += [f'fault of a lab, repeated: {text}' for text in result['faults']]
-    if machine.get('in_lab'):
-        lines.append('in the lab: figures are for comparison with each other only, not with those of other machines')
-    if plan['rounds'] * plan['repeat'] < 3:
-        lines.append('fewer than three runs: the spread says little')
-    return lines
+    return lines + cautions(result)
 
 
 def sections(result):
