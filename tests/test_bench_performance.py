@@ -351,6 +351,36 @@ def test_plots_are_small_and_the_same_each_time(matplotlib, results, tmp_path):
     assert '>lguest<' in drawn[0]['policies.svg'].decode()
 
 
+def test_nothing_of_a_plot_is_outside_of_it(matplotlib, monkeypatch, results, tmp_path):
+    seen = []
+
+    def save(figure, path):
+        figure.tight_layout()
+        figure.canvas.draw()
+        width, height = figure.canvas.get_width_height()
+        for word in figure.findobj(matplotlib.text.Text):
+            # A tick's label beyond the ends of its axis is not drawn.
+            ticks = {label for axes in figure.axes for label in axes.get_xticklabels() + axes.get_yticklabels()}
+            if word.get_visible() and word.get_text().strip() and word not in ticks:
+                box = word.get_window_extent()
+                seen.append(path.name)
+                assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height, (path.name, word)
+    monkeypatch.setattr(plots, 'save', save)
+    plots.draw(results, tmp_path)
+    assert set(seen) == {file for file, _ in plots.PLOTS.values()}
+
+
+def test_a_plot_names_units_and_tells_policies_apart(matplotlib, monkeypatch, results, tmp_path):
+    drawn = {}
+    monkeypatch.setattr(plots, 'save', lambda figure, path: drawn.setdefault(path.name, figure))
+    plots.draw(results, tmp_path)
+    assert all(axes.get_ylabel() for figure in drawn.values() for axes in figure.axes if axes.axison)
+    marks = [line.get_marker() for line in drawn['policies.svg'].axes[0].lines if line.get_marker() != 'D']
+    assert len(marks) > 1 and len(marks) == len(set(marks))
+    both = drawn['ring.svg'].axes
+    assert both[0].get_ylim() == both[1].get_ylim()
+
+
 def test_a_plot_of_what_is_not_there_goes(matplotlib, results, tmp_path):
     plots.draw(results, tmp_path)
     plots.draw({**results, 'targets': None}, tmp_path)
