@@ -134,7 +134,7 @@ static bool look_until(struct net_worker *w, uint64_t until)
 	do {
 		if (ring_has_work(w))
 			return true;
-		/* Its callbacks only mark work: we are `running`. */
+		/* Its callbacks only mark work, and set the timer: we are `running`. */
 		if (loop_poll(&w->worker.loop) && (has_work(w) || worker_awaited(&w->worker)))
 			return true;
 	} while (loop_now() < until);
@@ -239,8 +239,11 @@ static void learn_from_wake(struct net_worker *w)
 
 void net_worker_run(struct net_worker *w)
 {
-	if (w->running)
+	if (w->running) {
+		/* A callback of a spin, which may last longer than what a queue waits for now. */
+		net_worker_update_timer(w);
 		return;
+	}
 	w->running = true;
 	if (run_rounds(w))
 		learn_from_wake(w);
@@ -298,7 +301,6 @@ static void timer_ready(struct loop_source *source, uint32_t events)
 	for (unsigned i = 0; i < w->count; i++)
 		expire(w->queues[i], now);
 	net_worker_run(w);
-	net_worker_update_timer(w);
 }
 
 /* ---- life ---- */

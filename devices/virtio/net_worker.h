@@ -49,7 +49,10 @@ void net_worker_close(struct net_worker *worker);
 
 /* The following are for the worker's own thread, or for a time when it does not run. */
 
-/* Does the work there is, or a good deal of it and has the loop go on with the rest. */
+/*
+ * Does the work there is, or a good deal of it and has the loop go on with the rest. Sets the timer
+ * in any case.
+ */
 void net_worker_run(struct net_worker *worker);
 
 /* Has it done once nothing else is ready. */
