@@ -10,8 +10,8 @@
  * It is not for everything: with one frame on its way the sender sleeps at once in any case, and
  * where it does not (it has other things to do) that frame waits for its turn to end. So it is
  * tried, and kept while a wake carries a fifth more frames than without. What was tried in vain
- * is tried more and more rarely, until the load is another one; what is kept is compared anew once
- * in a while.
+ * is tried more and more rarely, until the load is another one (a stream's first windows and a
+ * pause tell); what is kept is compared anew once in a while.
  */
 #include "devices/virtio/net_sched.h"
 
@@ -20,12 +20,13 @@
 #define WINDOW	     64u		 /* wakes */
 #define SHORT	     UINT64_C(50000000)	 /* ns */
 #define LONG	     UINT64_C(500000000) /* ns */
-#define FEW	     8u			 /* wakes in SHORT */
+#define PAUSE	     UINT64_C(500000000) /* ns without a wake: what comes may be another load */
+#define FEW	     8u			 /* frames in SHORT */
 #define MAX_PATIENCE 64u
 #define PROOF	     8u /* windows in which it has paid: it was not in vain */
 #define TRUST	     64u
 #define WORTH	     120u /* per cent: is kept */
-#define OTHER	     150u /* per cent, of many windows: is another load */
+#define OTHER	     130u /* per cent, of many windows: is another load */
 #define LEAP	     250u /* per cent, of one */
 
 /* A wake of `a` carries at least so many per cent of what one of `b` does. */
@@ -44,8 +45,8 @@ static bool differ(const struct net_sched_window *a, const struct net_sched_wind
 /* What one window says is half chance where some wakes carry a burst and most a frame or two. */
 static void add(struct net_sched_window *sum, const struct net_sched_window *now)
 {
-	sum->wakes = sum->wakes * 7 / 8 + now->wakes;
-	sum->frames = sum->frames * 7 / 8 + now->frames;
+	sum->wakes = sum->wakes * 3 / 4 + now->wakes;
+	sum->frames = sum->frames * 3 / 4 + now->frames;
 }
 
 static void judge(struct net_sched *s)
@@ -53,7 +54,7 @@ static void judge(struct net_sched *s)
 	bool pays;
 
 	add(&s->tried, &s->now);
-	pays = s->now.wakes >= FEW && carries(&s->tried, &s->usual, WORTH) &&
+	pays = s->now.frames >= FEW && carries(&s->tried, &s->usual, WORTH) &&
 	       carries(&s->now, &s->usual, 100);
 	if (pays && ++s->windows < TRUST)
 		return;
@@ -69,7 +70,7 @@ static void judge(struct net_sched *s)
 
 static void consider(struct net_sched *s)
 {
-	if (s->now.wakes < FEW)
+	if (s->now.frames < FEW)
 		return;
 	/* Another load may have another answer. */
 	if (differ(&s->now, &s->usual, LEAP))
@@ -95,17 +96,18 @@ static bool is_over(const struct net_sched *s, uint64_t now)
 
 	if (s->now.wakes >= WINDOW || passed >= LONG)
 		return true;
-	return passed >= SHORT && (s->now.wakes < FEW || (s->batch && lone));
+	return passed >= SHORT && (s->now.frames < FEW || (s->batch && lone));
 }
 
 bool net_sched_step(struct net_sched *s, bool crowded, unsigned frames, uint64_t now)
 {
 	bool before = s->batch;
 
-	if (!crowded) {
-		*s = (struct net_sched){ 0 };
+	if (!crowded || (s->last && now - s->last >= PAUSE)) {
+		*s = (struct net_sched){ .last = now };
 		return before;
 	}
+	s->last = now;
 	if (!s->now.wakes)
 		s->began = now;
 	s->now.wakes++;

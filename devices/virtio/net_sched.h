@@ -23,6 +23,7 @@ struct net_sched {
 	struct net_sched_window tried; /* of late, with those that do not */
 	struct net_sched_window vain;  /* what was usual when it was last tried in vain */
 	uint64_t began;		       /* the first wake of `now` */
+	uint64_t last;		       /* the last one */
 	unsigned windows;	       /* that were whole since `batch` changed */
 	unsigned patience;	       /* how many of them until it is tried again */
 };

@@ -140,7 +140,49 @@ static void test_slow_loads_are_left_alone(void **state)
 	/* Wakes 1 ms apart are worth a try, which lasts no longer than 50 ms. */
 	assert_int_not_equal(wakes_until_change(&s, &now, 1 * MS, 1, 1000), 0);
 	assert_true(s.batch);
-	assert_int_equal(wakes_until_change(&s, &now, 10 * MS, 100, 1000), 6);
+	assert_int_equal(wakes_until_change(&s, &now, 10 * MS, 1, 1000), 6);
+	assert_false(s.batch);
+}
+
+/* Where it pays there are few wakes for that very reason. */
+static void test_few_wakes_with_many_frames_are_no_slow_load(void **state)
+{
+	struct net_sched s = { 0 };
+	uint64_t now = 1;
+
+	(void)state;
+	assert_int_not_equal(wakes_until_change(&s, &now, 100 * US, 1, 1000), 0);
+	assert_int_equal(wakes_until_change(&s, &now, 10 * MS, 100, 300), 0);
+	assert_true(s.batch);
+}
+
+/* Round trips for a long time, in vain, and then a stream whose wakes carry little more. */
+static void test_a_stream_behind_round_trips_is_soon_tried(void **state)
+{
+	struct net_sched s = { 0 };
+	uint64_t now = 1;
+	unsigned wakes = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 1000 * 64 || s.batch; i++)
+		net_sched_step(&s, true, 1, now += 700 * US);
+	while (!s.batch)
+		net_sched_step(&s, true, wakes++ % 2 ? 2 : 1, now += 700 * US);
+	assert_in_range(wakes, 1, 6 * 64);
+}
+
+static void test_behind_a_pause_all_is_new(void **state)
+{
+	struct net_sched s = { 0 };
+	uint64_t now = 1;
+
+	(void)state;
+	for (unsigned i = 0; i < 1000 * 64 || s.batch; i++)
+		net_sched_step(&s, true, 2, now += 100 * US);
+	now += 500 * MS;
+	assert_in_range(wakes_until_change(&s, &now, 100 * US, 2, 1000), 64, 65);
+	assert_true(s.batch);
+	assert_int_equal(wakes_until_change(&s, &now, 500 * MS, 10, 1000), 1);
 	assert_false(s.batch);
 }
 
@@ -167,6 +209,9 @@ int main(void)
 		cmocka_unit_test(test_it_ends_when_the_load_does),
 		cmocka_unit_test(test_chance_does_not_decide),
 		cmocka_unit_test(test_slow_loads_are_left_alone),
+		cmocka_unit_test(test_few_wakes_with_many_frames_are_no_slow_load),
+		cmocka_unit_test(test_a_stream_behind_round_trips_is_soon_tried),
+		cmocka_unit_test(test_behind_a_pause_all_is_new),
 		cmocka_unit_test(test_nothing_of_it_where_cpus_are_plenty),
 	};
 
