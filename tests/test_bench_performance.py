@@ -358,9 +358,9 @@ def test_nothing_of_a_plot_is_outside_of_it(matplotlib, monkeypatch, results, tm
         figure.tight_layout()
         figure.canvas.draw()
         width, height = figure.canvas.get_width_height()
+        # A tick's label beyond the ends of its axis is not drawn.
+        ticks = {label for axes in figure.axes for label in axes.get_xticklabels() + axes.get_yticklabels()}
         for word in figure.findobj(matplotlib.text.Text):
-            # A tick's label beyond the ends of its axis is not drawn.
-            ticks = {label for axes in figure.axes for label in axes.get_xticklabels() + axes.get_yticklabels()}
             if word.get_visible() and word.get_text().strip() and word not in ticks:
                 box = word.get_window_extent()
                 seen.append(path.name)

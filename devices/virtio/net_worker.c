@@ -239,15 +239,13 @@ static void learn_from_wake(struct net_worker *w)
 
 void net_worker_run(struct net_worker *w)
 {
-	if (w->running) {
-		/* A callback of a spin, which may last longer than what a queue waits for now. */
-		net_worker_update_timer(w);
-		return;
+	if (!w->running) {
+		w->running = true;
+		if (run_rounds(w))
+			learn_from_wake(w);
+		w->running = false;
 	}
-	w->running = true;
-	if (run_rounds(w))
-		learn_from_wake(w);
-	w->running = false;
+	/* Also for a callback in a spin, which may outlast what a queue waits for now. */
 	net_worker_update_timer(w);
 }
 

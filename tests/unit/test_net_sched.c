@@ -25,6 +25,13 @@ static unsigned wakes_until_change(struct net_sched *s, uint64_t *now, uint64_t 
 	return 0;
 }
 
+/* A load that gains nothing, for so long that it is hardly tried any more; it is out of batch. */
+static void try_in_vain(struct net_sched *s, uint64_t *now, uint64_t gap, unsigned frames)
+{
+	for (unsigned i = 0; i < 1000 * 64 || s->batch; i++)
+		net_sched_step(s, true, frames, *now += gap);
+}
+
 static void test_it_is_tried_and_kept_where_it_pays(void **state)
 {
 	struct net_sched s = { 0 };
@@ -66,10 +73,7 @@ static void test_another_load_is_tried_anew(void **state)
 	uint64_t now = 1;
 
 	(void)state;
-	for (unsigned i = 0; i < 1000 * 64; i++)
-		net_sched_step(&s, true, 2, now += 100 * US);
-	while (s.batch)
-		net_sched_step(&s, true, 2, now += 100 * US);
+	try_in_vain(&s, &now, 100 * US, 2);
 	assert_int_not_equal(wakes_until_change(&s, &now, 100 * US, 10, 2 * 64), 0);
 	assert_true(s.batch);
 	assert_int_equal(wakes_until_change(&s, &now, 100 * US, 30, 10 * 64), 0);
@@ -164,8 +168,7 @@ static void test_a_stream_behind_round_trips_is_soon_tried(void **state)
 	unsigned wakes = 0;
 
 	(void)state;
-	for (unsigned i = 0; i < 1000 * 64 || s.batch; i++)
-		net_sched_step(&s, true, 1, now += 700 * US);
+	try_in_vain(&s, &now, 700 * US, 1);
 	while (!s.batch)
 		net_sched_step(&s, true, wakes++ % 2 ? 2 : 1, now += 700 * US);
 	assert_in_range(wakes, 1, 6 * 64);
@@ -177,8 +180,7 @@ static void test_behind_a_pause_all_is_new(void **state)
 	uint64_t now = 1;
 
 	(void)state;
-	for (unsigned i = 0; i < 1000 * 64 || s.batch; i++)
-		net_sched_step(&s, true, 2, now += 100 * US);
+	try_in_vain(&s, &now, 100 * US, 2);
 	now += 500 * MS;
 	assert_in_range(wakes_until_change(&s, &now, 100 * US, 2, 1000), 64, 65);
 	assert_true(s.batch);

@@ -41,8 +41,8 @@ svg { display: block; width: 100%; height: auto } svg text { font: 11px system-u
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 460, 260, 64, 12, 40
 # Of bars, which lie: a row's height, room for the figure behind a bar, a character's width, and the most of a name.
 ROW, BEHIND, LETTER, NAME = 24, 56, 6.6, 24
-ABOUT = {'stream': 'throughput, Mbit/s', 'rr': 'transactions/s', 'ping': 'mean round trip, ms, less is better',
-         'packets': 'packets/s'}
+# Of what, where a figure's unit does not tell.
+QUANTITY = {'stream': 'throughput, ', 'ping': 'mean round trip, '}
 
 
 def nice_steps(top):
@@ -135,7 +135,7 @@ def lines(some, get, places, title):
 
 def plots(some, places):
     """Of the figure, and of what it cost."""
-    wanted = [(ABOUT[traffic.TESTS[some[0]['test']].kind], lambda cell: cell['figure'],
+    wanted = [(QUANTITY.get(traffic.TESTS[some[0]['test']].kind, '') + traffic.unit_and_sense(some[0]), lambda cell: cell['figure'],
                lambda value: format(value, tables.form_of(some[0]['unit'], value)))]
     for name in ('sd_host', 'sd_guest', 'kicks', 'irq_rx', 'irq_tx', 'exits'):
         if all(name in cell['metrics'] for cell in some):
@@ -174,7 +174,7 @@ def glance(result):
     def column(cell):
         if not cell:
             return '<td>-</td>'
-        figure = format(cell['figure']['median'], tables.form_of(cell['unit'], cell['figure']['median']))
+        figure = tables.shown_figure(cell, spread=False)
         if not cell['ratio']:
             return f'<td>{figure}</td>'
         name, mark = verdict(cell)
@@ -183,9 +183,8 @@ def glance(result):
     rows = []
     for cells in found.values():
         first = next(iter(cells.values()))
-        less = '' if traffic.higher_is_better(first) else ', less is better'
         rows.append(f'<tr><td><a href="#{anchor(first)}">{html.escape(plans.case_name(first))}</a></td>'
-                    f'<td>{first["unit"]}{less}</td>' + ''.join(column(cells.get(name)) for name in machines) + '</tr>')
+                    f'<td>{traffic.unit_and_sense(first)}</td>' + ''.join(column(cells.get(name)) for name in machines) + '</tr>')
     head = ''.join(f'<th>{html.escape(word)}</th>' for word in ('case', 'unit', *machines))
     return f'<div class="scroll glance"><table><tr>{head}</tr>{"".join(rows)}</table></div>' \
         '<p class="soft">Medians, and the ratio to the reference (ref.) within a set. ▲ better, ▼ worse: so in each of at ' \

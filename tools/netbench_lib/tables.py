@@ -105,6 +105,10 @@ def form_of(unit, value):
     return '.0f' if value >= 100 else '.2f'
 
 
+def shown_figure(cell, spread=True):
+    return shown(cell['figure'], form_of(cell['unit'], cell['figure']['median']), spread)
+
+
 def describe_machine(entry):
     words = [entry['kind'], f'{entry["cpus"]} CPU{"s" * (entry["cpus"] > 1)}',
              f'{entry["pairs"]} queue pair{"s" * (entry["pairs"] > 1)}']

@@ -50,6 +50,11 @@ def higher_is_better(case):
     return TESTS[case['test']].kind != 'ping'
 
 
+def unit_and_sense(case):
+    """The unit of the figure, and which way is better where one may be mistaken."""
+    return UNITS[TESTS[case['test']].kind] + ('' if higher_is_better(case) else ', less is better')
+
+
 # ---- commands --------------------------------------------------------------------------------------
 
 

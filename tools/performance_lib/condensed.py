@@ -109,7 +109,7 @@ def netbench(result):
         is_reference = cell['machine'] == cell['reference']
         rows.append([
             name if name != last else '', cell['machine'],
-            tables.shown(cell['figure'], tables.form_of(cell['unit'], cell['figure']['median'])),
+            tables.shown_figure(cell),
             'reference' if is_reference else tables.shown(cell['ratio'], '.2f') if cell['ratio'] else '',
             *(tables.shown(cell['metrics'][metric], form, spread=metric == 'sd_host') if metric in cell['metrics'] else ''
               for metric, _, form in METRICS)])

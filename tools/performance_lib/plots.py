@@ -108,10 +108,8 @@ def lab(result, path):
         if there:
             axes.bar(there, [middle for middle, _ in spread], color=[COLORS[place % len(COLORS)] for place in there],
                      alpha=0.75, yerr=list(zip(*(sides for _, sides in spread))), capsize=3, error_kw={'linewidth': 1})
-        unit = traffic.UNITS[traffic.TESTS[test].kind]
-        less = ', less is better' * (traffic.TESTS[test].kind == 'ping')
         axes.set_title(f'{targets.sized({"test": test, "size": size})}\n{way}', fontsize=9)
-        axes.set_ylabel(f'{unit}{less}')
+        axes.set_ylabel(traffic.unit_and_sense({'test': test}))
         axes.set_xticks([])
         axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
         axes.grid(axis='x', visible=False)
