@@ -391,7 +391,7 @@ def image(name):
     """The guest's initramfs with kexec, whose package is not installed: it would change how the host reboots."""
     tree = libvm.BUILD / 'kexec'
     if not (tree / 'sbin/kexec').exists():
-        subprocess.run([libvm.ROOT / 'tools/apt-private', '@', 'main', 'unpack', 'kexec-tools', tree],
+        subprocess.run([libvm.ROOT / 'tools/apt-private', '@', 'main', 'tree', 'kexec-tools', tree],
                        stdin=subprocess.DEVNULL, check=True)
     return libvm.image(name, '--tree', str(tree), '--add', f'{tree}/sbin/kexec')
 
